@@ -12,6 +12,8 @@ from agents.models import Agent, Channel
 from agents.models.conversations import UnknownAgent, find_agents, no_agent
 from agents.personas.persona import TraitValue
 
+MOST_AGENTS = 100  # whose work is planned in one transaction, or shown on one page
+
 
 def the_agent(slug: str) -> Agent:
     """Return the agent of this slug.
@@ -69,8 +71,8 @@ class NamedAgents(Body):
         """
         return find_agents(self.agents)
 
-    def find_few_agents(self, most: int) -> list[Agent]:
-        """Return the agents that are named, at most so many, for what is done in one transaction or shown on one page.
+    def find_few_agents(self) -> list[Agent]:
+        """Return the agents that are named, at most `MOST_AGENTS`.
 
         Raises:
             ValueError: There is no such agent, or there are too many at once; begins with the name of the field.
@@ -79,8 +81,8 @@ class NamedAgents(Body):
             agents = self.find_agents()
         except UnknownAgent as error:
             raise ValueError(f"agents {error}") from None
-        if not 1 <= len(agents) <= most:
-            raise ValueError(f"agents {self.agents}: {len(agents):,} agents; allowed: 1 to {most} at a time")
+        if not 1 <= len(agents) <= MOST_AGENTS:
+            raise ValueError(f"agents {self.agents}: {len(agents):,} agents; allowed: 1 to {MOST_AGENTS} at a time")
         return agents
 
 

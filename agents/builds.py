@@ -120,12 +120,12 @@ def _version_numbers(value: str) -> tuple[int, ...]:
     return tuple(int(number) for number in version[1].split(".")) if version else ()
 
 
-def newest_builds(spoken: QuerySet[Message]) -> list[str]:
+def newest_builds(messages: QuerySet[Message]) -> list[str]:
     """Return the builds of these messages, which come newest first, e.g. ``build=41``, the newest first.
 
     They are the values of the first of `BUILD_TAGS` that the newest 1,000 messages have; empty where they have none.
     """
-    newest_tags = list(spoken.values_list("tags", flat=True)[:TAGS_READ])
+    newest_tags = list(messages.values_list("tags", flat=True)[:TAGS_READ])
     for key in BUILD_TAGS:
         values = [tags[key] for tags in newest_tags if key in tags]
         if values:

@@ -219,16 +219,14 @@ def _relations_set_null(model: type[Model]) -> list[Any]:
     return [relation for relation in relations if relation.on_delete is SET_NULL]
 
 
-def exchange(
-    agent: Agent, channel: Channel, text: str, *, person: str = PERSON, overrides: Mapping[str, Any] | None = None
-) -> Exchange:
+def exchange(agent: Agent, channel: Channel, text: str, *, overrides: Mapping[str, Any] | None = None) -> Exchange:
     """Say something to an agent and have it answer in this process; a turn that failed is no exception, see `status` and `error`.
 
     Raises:
         SendRefused: The text cannot be said.
         TurnRefused: The agent may not speak there, or an earlier turn of its was left unfinished.
     """
-    run = finish_turn(ask(agent, channel, text, person=person, overrides=overrides))
+    run = finish_turn(ask(agent, channel, text, overrides=overrides))
     replies = list(Message.objects.filter(run=run).order_by("pk").values_list("text", flat=True))
     silent = ""
     if not replies:

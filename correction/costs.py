@@ -147,17 +147,14 @@ def get_cost_summary(
     )
 
 
-def window_of_time(spec: str, *, now: datetime | None = None) -> MessageWindow:
+def window_of_time(spec: str) -> MessageWindow:
     """Read a window of time: ``all``, or a duration back from now such as ``24h``.
-
-    Args:
-        now: Where a duration ends; None: now.
 
     Raises:
         ValueError: It is none, or a number of messages (`last`), which is no time; names the value and what is allowed.
     """
     try:
-        window = parse_window(spec, now=now)
+        window = parse_window(spec)
     except (ValueError, OverflowError):
         window = None
     if window is None or window.last is not None:
@@ -165,9 +162,9 @@ def window_of_time(spec: str, *, now: datetime | None = None) -> MessageWindow:
     return window
 
 
-def spent_today(agent: Agent | None, *, now: datetime | None = None) -> Spent:
+def spent_today(agent: Agent | None) -> Spent:
     """Return what correcting and measuring `agent` cost since midnight UTC, in one query; for None, what measuring channels cost."""
-    midnight = (now or timezone.now()).astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    midnight = timezone.now().astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     calls = LLMCall.objects.filter(agent=agent, created_at__gte=midnight, purpose__in=BUDGETED)
     sums = calls.order_by().aggregate(cost=Sum("cost_usd"), unpriced=Count("pk", filter=Q(cost_usd__isnull=True)))
     return Spent(_exact_dollars(sums["cost"]), sums["unpriced"])
@@ -379,17 +376,16 @@ def any_budget() -> Exists:
     return Exists(AgentEvaluationConfig.objects.filter(budget_enabled=True))
 
 
-def budgets_today(*, now: datetime | None = None, end: datetime | None = None, has_budgets: bool = True) -> BudgetDay:
+def budgets_today(*, end: datetime | None = None, has_budgets: bool = True) -> BudgetDay:
     """Return what today (UTC) cost, and what of the budgets that is; four queries, or one.
 
     Which budgets are used up is looked at for the 500 agents that spent most; the budgets of the others are only counted and summed.
 
     Args:
-        now: None: now.
         end: Up to when costs count; None: up to now.
         has_budgets: False where `any_budget` is known to be false.
     """
-    spending = _spending_today(now, end)
+    spending = _spending_today(end)
     budgets = _Budgets()
     if has_budgets:
         budgets = _budgets_of(spending.largest_spenders)
@@ -424,7 +420,7 @@ class UsedUpBudget:
 
 def used_up_today() -> dict[int | None, UsedUpBudget]:
     """Return the used up budgets by the key of their agent; None = what measuring channels costs."""
-    spending = _spending_today(now=None, end=None)
+    spending = _spending_today(end=None)
     used_up: dict[int | None, UsedUpBudget] = {}
     for agent, cap in _budgets_of(spending.largest_spenders).of_agents.items():
         spent = spending.checking.get(agent, Decimal(0))
@@ -454,14 +450,13 @@ class _Spending:
         return [agent for agent in dearest if agent is not None]
 
 
-def _spending_today(now: datetime | None, end: datetime | None) -> _Spending:
+def _spending_today(end: datetime | None) -> _Spending:
     """Return what the calls since midnight UTC cost: in all, unpriced ones, and by agent what counts against budgets.
 
     Args:
-        now: A moment of the day; None: now.
         end: Up to when; None: up to now.
     """
-    midnight = (now or timezone.now()).astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    midnight = timezone.now().astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     keys = {"agent": F("agent"), "purpose": F("purpose")}
     columns = ("cost_usd", "unpriced")
     total = Decimal(0)

@@ -199,16 +199,16 @@ def _rates(agents: Collection[int | None], *, today: date) -> dict[int | None, _
     """
     configs: dict[int | None, ResolvedConfig] = {}
     names: dict[int | None, str] = {None: "the defaults"}
-    whose = Q(pk__in=[agent for agent in agents if agent is not None])
+    condition = Q(pk__in=[agent for agent in agents if agent is not None])
     takes_smallest = False
     if None in agents:
         defaults = resolve_defaults()
         takes_smallest = defaults.provenance["ingest_keep"] != "defaults"
         if takes_smallest:
-            whose |= Q(is_active=True, evaluation_config__ingest_keep__in=SAMPLING)
+            condition |= Q(is_active=True, evaluation_config__ingest_keep__in=SAMPLING)
         else:
             configs[None] = defaults
-    rows = Agent.objects.filter(whose).select_related("evaluation_config").order_by("pk")
+    rows = Agent.objects.filter(condition).select_related("evaluation_config").order_by("pk")
     for agent, config in resolve_all(rows):
         configs[agent.pk] = config
         names[agent.pk] = agent.slug
@@ -271,10 +271,10 @@ def _days(configs: Mapping[int | None, ResolvedConfig], *, today: date) -> dict[
 
 def _stored_days(agents: Collection[int | None], *, first: date, last: date) -> list[SampledDay]:
     """Return the rows of these agents from the first to the last of these days."""
-    whose = Q(agent__in=[agent for agent in agents if agent is not None])
+    condition = Q(agent__in=[agent for agent in agents if agent is not None])
     if None in agents:
-        whose |= Q(agent__isnull=True)
-    return list(SampledDay.objects.filter(whose, day__gte=first, day__lte=last))
+        condition |= Q(agent__isnull=True)
+    return list(SampledDay.objects.filter(condition, day__gte=first, day__lte=last))
 
 
 def _rate_of_day(config: ResolvedConfig, days_before: Sequence[SampledDay]) -> float:

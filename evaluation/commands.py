@@ -90,7 +90,7 @@ def split_unusable(specs: Sequence[RunSpec]) -> tuple[list[RunSpec], str]:
     return usable, why
 
 
-def specs_of(asked: AgentsRequest, *, is_baseline: bool = False, empty: str = "") -> list[RunSpec]:
+def specs_of(request: AgentsRequest, *, is_baseline: bool = False, empty: str = "") -> list[RunSpec]:
     """Return a spec per agent.
 
     Args:
@@ -101,7 +101,7 @@ def specs_of(asked: AgentsRequest, *, is_baseline: bool = False, empty: str = ""
         PropositionError: A proposition file cannot be used.
     """
     try:
-        specs = asked.specs(is_baseline=is_baseline)
+        specs = request.specs(is_baseline=is_baseline)
     except UnknownAgent as error:
         raise unusable(f"--agents: {error}") from None
     except Refused as error:

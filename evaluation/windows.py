@@ -50,11 +50,11 @@ def parse_window(spec: str, *, now: datetime | None = None) -> MessageWindow:
     raise ValueError(f"window {spec!r} is not understood; allowed: {ALLOWED}")
 
 
-def parse_history(spec: str, *, now: datetime | None = None) -> MessageWindow:
+def parse_history(spec: str) -> MessageWindow:
     """Read what a window is compared with: ``before`` (all that was said before it), or a window, with errors as of `parse_window`."""
     if spec.strip().lower() == BEFORE:
         return MessageWindow(BEFORE)
     try:
-        return parse_window(spec, now=now)
+        return parse_window(spec)
     except ValueError as error:
         raise ValueError(f"history {str(error).removeprefix('window ')}, {BEFORE}") from None

@@ -38,7 +38,10 @@ class Effective:
 
 def groups() -> list[tuple[str, list[Effective]]]:
     """Return all settings, by subject, in the order of ``effective.yaml``."""
-    return [(title, [_effective(name, **said) for name, said in rows.items()]) for title, rows in known().items()]
+    return [
+        (title, [_effective(name, **declaration) for name, declaration in rows.items()])
+        for title, rows in known().items()
+    ]
 
 
 def known() -> dict[str, dict[str, dict[str, Any]]]:
@@ -80,10 +83,10 @@ def without_password(url: str) -> str:
         return HIDDEN
     if "?" in rest:
         return f"{scheme}://{HIDDEN}"
-    who, at, place = rest.rpartition("@")  # the last one: a password may hold any character
+    who, at, host = rest.rpartition("@")  # the last one: a password may hold any character
     if scheme.lower() in ("http", "https"):
-        place = place.partition("/")[0]  # a path can hold a token
-    return f"{scheme}://{HIDDEN + at if who else ''}{place}"
+        host = host.partition("/")[0]  # a path can hold a token
+    return f"{scheme}://{HIDDEN + at if who else ''}{host}"
 
 
 def _database() -> str:

@@ -190,17 +190,17 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
         for result, persona in previews[:MOST_SAID]:
             rows.append((result.agent, _OUTCOMES[result.outcome], result.changed, show_persona(persona)))
         changing = (Outcome.CREATED, Outcome.UPDATED)
-        held = []
+        files_sent = []
         for file in files:
             file.seek(0)
-            held.append((file.name, b64encode(file.read()).decode("ascii")))
+            files_sent.append((file.name, b64encode(file.read()).decode("ascii")))
         return self.page(
             request,
             f"{PAGES}personas.html",
             "Import personas",
             rows=rows,
             more=max(0, len(previews) - MOST_SAID),
-            held=held,
+            held=files_sent,
             jobs=jobs,
             number=sum(result.outcome in changing for result, _ in previews),
             kept=sum(result.outcome == Outcome.KEPT_EDITED for result, _ in previews),

@@ -360,11 +360,11 @@ class AgentAdmin(ModelAdmin[Agent]):
     def get_panels(self, request: HttpRequest, obj: Agent) -> list[SafeString]:
         """Return who it is and what can be done, then what the other apps know of it that belongs to the tab that is shown."""
         buttons = sorted(self.get_buttons(request, obj), key=lambda button: button.label)
-        shown = self.chosen_tab(request)
+        chosen_tab = self.chosen_tab(request)
         anchors: list[tuple[str, str]] = []
         elsewhere: list[tuple[str, str]] = []  # ids of parts of other tabs, and where they are
         for tab in self.tabs_for_user(request):
-            if tab == shown:
+            if tab == chosen_tab:
                 anchors += self.get_anchors(request, tab)
             else:
                 url = self.tab_url(request, tab, obj)
@@ -514,11 +514,11 @@ class AgentAdmin(ModelAdmin[Agent]):
         newest = rows.values_list("number", flat=True).first() or 0
         listed = rows.filter(number__lt=before) if before else rows
         versions = list(listed[: VERSIONS_SHOWN + 1])  # the last one only to be compared with
-        shown = []
+        rows_shown = []
         for version, earlier in zip_longest(versions[:VERSIONS_SHOWN], versions[1:]):
             persona = render_persona(system_prompt=version.system_prompt, traits=values_of(version))
             changes = _changes(earlier, version) if earlier else {}
-            shown.append({"row": version, "persona": persona, **changes})
+            rows_shown.append({"row": version, "persona": persona, **changes})
         digest_now = current_digest(agent)
         is_first_page = not before
         return self.agent_page(
@@ -526,7 +526,7 @@ class AgentAdmin(ModelAdmin[Agent]):
             agent,
             "versions",
             "Versions of {}",
-            versions=shown,
+            versions=rows_shown,
             newest=newest,
             now=digest_now,
             may_restore=self.has_change_permission(request, agent),

@@ -35,22 +35,22 @@ def run_waterfall(run: Run, steps: Sequence[RunStep]) -> SafeString:
     Below each step stand its parts: stages and calls of judges. Before the first step stands what prepared the turn, at the end what the
     stages did when it had ended: the trace has no moments, so that their time is counted back from the end.
     """
-    begun = run.started_at
-    if begun is None or not (steps or run.trace):
+    started = run.started_at
+    if started is None or not (steps or run.trace):
         return SafeString("")
     calls = _calls_of_judges(run, steps)
-    total = _seconds_since(begun, run.finished_at or timezone.now())
+    total = _seconds_since(started, run.finished_at or timezone.now())
     # A step is stored when it ends.
-    starts = [max(0.0, _seconds_since(begun, step.created_at) - _seconds_of_step(step)) for step in steps]
+    starts = [max(0.0, _seconds_since(started, step.created_at) - _seconds_of_step(step)) for step in steps]
     first_start = min(starts, default=total)
     spans = [
         *_stage_spans(run.trace, ("received", "prepare"), start=0.0, is_part=False),
-        *_call_spans(calls, begun, since=0.0, until=first_start, is_part=False),
+        *_call_spans(calls, started, since=0.0, until=first_start, is_part=False),
     ]
     for step, start in zip(steps, starts, strict=True):
         spans.append(_step_span(step, start))
         spans += _stage_spans(step.detail.get("stages", []), ("review", "committed"), start=start, is_part=True)
-        spans += _call_spans(calls, begun, since=start, until=start + _seconds_of_step(step), is_part=True)
+        spans += _call_spans(calls, started, since=start, until=start + _seconds_of_step(step), is_part=True)
     finishing = [entry for entry in run.trace if entry["phase"] == "finish"]
     finishing_seconds = sum(entry["ms"] for entry in finishing if entry["status"] != "skipped") / 1000
     spans += _stage_spans(finishing, ("finish",), start=max(0.0, total - finishing_seconds), is_part=False)
@@ -66,8 +66,8 @@ def _calls_of_judges(run: Run, steps: Sequence[RunStep]) -> list[LLMCall]:
     return [call for call in calls[:MOST_CALLS] if call.pk not in own_calls]
 
 
-def _seconds_since(begun: datetime, moment: datetime) -> float:
-    return (moment - begun) / timedelta(seconds=1)
+def _seconds_since(started: datetime, moment: datetime) -> float:
+    return (moment - started) / timedelta(seconds=1)
 
 
 def _seconds_of_step(step: RunStep) -> float:
@@ -96,12 +96,12 @@ def _stage_spans(
 
 
 def _call_spans(
-    calls: Sequence[LLMCall], begun: datetime, *, since: float, until: float, is_part: bool
+    calls: Sequence[LLMCall], started: datetime, *, since: float, until: float, is_part: bool
 ) -> Iterator[Span]:
     """Yield the calls that were answered in a stretch of time, in seconds since the turn began; one begins no earlier than the stretch."""
     for call in calls:
         seconds = call.latency_ms / 1000
-        answered = _seconds_since(begun, call.created_at)
+        answered = _seconds_since(started, call.created_at)
         if not since <= answered <= until:
             continue
         name = f"{call.purpose} {call.dimension or call.mechanism}".strip()
@@ -154,9 +154,9 @@ def timeline_context(run: Run) -> dict[str, Any]:
             step.call = LLMCall(pk=step.detail["call"]) if step.detail.get("call") else None
         elif entries:
             answer = entries[0]
-            asked = inputs_of_calls.get(answer.content.get("call_id"), {})  # as a model wrote it: any names, any JSON
-            step.draft = str(asked.get("text") or "")
-            step.given = [(name, value) for name, value in asked.items() if name != "text"]
+            inputs = inputs_of_calls.get(answer.content.get("call_id"), {})  # as a model wrote it: any names, any JSON
+            step.draft = str(inputs.get("text") or "")
+            step.given = [(name, value) for name, value in inputs.items() if name != "text"]
             step.answer = answer.content.get("text", "")
             step.place = transcript_url(answer.message) if answer.message else ""
     parts = []

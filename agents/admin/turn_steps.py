@@ -47,10 +47,10 @@ def steps_of_turns(runs: Sequence[Run], steps: Mapping[int, Sequence[RunStep]]) 
     running = [run for run in runs if run.status == Run.Status.RUNNING]
     exchange = RunMessage.objects.filter(run__in=running).order_by("number") if running else RunMessage.objects.none()
     last_role = dict(exchange.values_list("run_id", "role"))  # of each: the last one stays
-    shown = {}
+    steps_of_run = {}
     for run in runs:
-        shown[run.pk] = list(_steps(run, steps.get(run.pk, ()), last_role.get(run.pk, "")))
-    return shown
+        steps_of_run[run.pk] = list(_steps(run, steps.get(run.pk, ()), last_role.get(run.pk, "")))
+    return steps_of_run
 
 
 def _steps(run: Run, steps: Sequence[RunStep], last_role: str) -> Iterator[ShownStep]:

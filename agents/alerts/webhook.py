@@ -21,15 +21,14 @@ def secret_of(salt: str, key: str = "") -> str:
     return f"whsec_{base64.b64encode(digest.digest()).decode()}"
 
 
-def headers_for(body: bytes, *, message_id: str, salt: str, now: float | None = None) -> dict[str, str]:
+def headers_for(body: bytes, *, message_id: str, salt: str) -> dict[str, str]:
     """Return the headers of a try. While SECRET_KEY changes, each of SECRET_KEY_FALLBACKS signs, too: a receiver takes any signature.
 
     Args:
         message_id: The same at every try of a delivery.
         salt: Of the receiver, see `secret_of`.
-        now: Seconds since 1970; None = now.
     """
-    timestamp = str(int(time.time() if now is None else now))
+    timestamp = str(int(time.time()))
     signatures = []
     for key in (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS):
         secret = base64.b64decode(secret_of(salt, key).removeprefix("whsec_"))

@@ -122,22 +122,22 @@ class DebateAdmin(LogAdmin[Debate]):
             Http404: There is none of that number.
         """
         debate = self._visible(request, int(object_id) if object_id.isdecimal() else 0)
-        shown = report(debate)
+        debate_report = report(debate)
         may_play = request.user.has_perm(PLAYING)
         remarks: dict[int, list[Remark]] = defaultdict(list)
-        for remark in shown.evidence.remarks:
+        for remark in debate_report.evidence.remarks:
             remarks[remark.before_round].append(remark)
-        begun = {response.round for response in shown.agent_responses}
-        ended = {row.round for row in shown.evidence.rounds}
+        begun = {response.round for response in debate_report.agent_responses}
+        ended = {row.round for row in debate_report.evidence.rounds}
         rounds = sorted(begun | ended)
-        last = shown.evidence.rounds[-1] if shown.evidence.rounds else None
+        last = debate_report.evidence.rounds[-1] if debate_report.evidence.rounds else None
         waits = debate.status == Debate.WAITING
         return self.page(
             request,
             f"{PAGES}page.html",
             f"Debate {debate.pk}",
             debate=debate,
-            shown=shown,
+            shown=debate_report,
             reads=request.user.has_perm(READING),
             rules=self.rules(debate),
             is_open=debate.status in Debate.OPEN,
@@ -145,18 +145,18 @@ class DebateAdmin(LogAdmin[Debate]):
             may_play=may_play and (waits or debate.status == Debate.Status.ERRORED),
             may_cancel=may_play and debate.status in NOT_ENDED,
             may_speak=request.user.has_perm(SPEAKING) and waits,
-            exit_line=exit_line(shown),
-            actor_line=actor_line(shown),
-            talking=list(talking_lines(shown.decision.what_talking_changed)),
+            exit_line=exit_line(debate_report),
+            actor_line=actor_line(debate_report),
+            talking=list(talking_lines(debate_report.decision.what_talking_changed)),
             judge=last.consensus if last else None,
-            stances=_stances_chart(shown),
-            confidence=_confidence_chart(shown),
+            stances=_stances_chart(debate_report),
+            confidence=_confidence_chart(debate_report),
             rounds=[{"name": round_name(number), "remarks": remarks[number]} for number in rounds],
-            next_remarks=[remark for remark in shown.evidence.remarks if remark.before_round not in rounds],
-            matrix=_seats_by_rounds(debate, shown, rounds),
+            next_remarks=[remark for remark in debate_report.evidence.remarks if remark.before_round not in rounds],
+            matrix=_seats_by_rounds(debate, debate_report, rounds),
             evidence=table(
                 [head.removeprefix(">") for head in EVIDENCE_HEADS],
-                [list(map(_console_cell, evidence_cells(row))) for row in shown.evidence.rounds],
+                [list(map(_console_cell, evidence_cells(row))) for row in debate_report.evidence.rounds],
                 label="Results of each round",
                 stacking=False,
             ),
@@ -188,18 +188,18 @@ class DebateAdmin(LogAdmin[Debate]):
         )
 
     def _side(self, debate: Debate) -> _Side:
-        shown = report(debate)
-        rounds = sorted({response.round for response in shown.agent_responses})
+        debate_report = report(debate)
+        rounds = sorted({response.round for response in debate_report.agent_responses})
         return _Side(
             debate=debate,
             url=self.url("change", debate),
             rules=self.rules(debate),
-            shown=shown,
-            exit_line=exit_line(shown),
-            actor_line=actor_line(shown),
-            talking=list(talking_lines(shown.decision.what_talking_changed)),
+            shown=debate_report,
+            exit_line=exit_line(debate_report),
+            actor_line=actor_line(debate_report),
+            talking=list(talking_lines(debate_report.decision.what_talking_changed)),
             rounds=rounds,
-            matrix=_seats_by_rounds(debate, shown, rounds),
+            matrix=_seats_by_rounds(debate, debate_report, rounds),
         )
 
     def _beside_url(self, debate: Debate, other: Debate) -> str:
@@ -312,25 +312,25 @@ def _of_same_topic(debate: Debate) -> list[Debate]:
     return list(near.filter(topic=debate.topic).exclude(pk=debate.pk).order_by("-pk")[:OTHERS_NAMED])
 
 
-def _stances_chart(shown: DebateReport) -> SafeString:
+def _stances_chart(debate_report: DebateReport) -> SafeString:
     """Return a chart of how many seats hold which stance, over the rounds; empty where none has one."""
-    rounds = shown.evidence.rounds
+    rounds = debate_report.evidence.rounds
     if not any(any(row.vote.counts.values()) for row in rounds):
         return SafeString("")
     counts: dict[str, list[float | None]] = {}
     for stance in STANCES:
         counts[stance] = [row.vote.counts[stance] for row in rounds]
     names = [round_name(row.round) for row in rounds]
-    ticks = range(len(shown.metadata.seats) + 1)
-    return steps(counts, names=names, label="Seats by stance and round", ticks=ticks, shown="{:.0f}".format)
+    ticks = range(len(debate_report.metadata.seats) + 1)
+    return steps(counts, names=names, label="Seats by stance and round", ticks=ticks, format_value="{:.0f}".format)
 
 
-def _confidence_chart(shown: DebateReport) -> SafeString:
+def _confidence_chart(debate_report: DebateReport) -> SafeString:
     """Return a chart of the confidence of each seat, over the rounds; empty where none gave any."""
-    rounds = shown.evidence.rounds
-    responses = _by_seat_and_round(shown)
+    rounds = debate_report.evidence.rounds
+    responses = _by_seat_and_round(debate_report)
     lines: dict[str, list[float | None]] = {}
-    for seat in shown.metadata.seats:
+    for seat in debate_report.metadata.seats:
         line: list[float | None] = []
         for row in rounds:
             response = responses.get((seat.number, row.round))
@@ -342,9 +342,9 @@ def _confidence_chart(shown: DebateReport) -> SafeString:
     return steps(lines, names=names, label="Confidence of each seat by round")
 
 
-def _by_seat_and_round(shown: DebateReport) -> dict[tuple[int, int], Response]:
+def _by_seat_and_round(debate_report: DebateReport) -> dict[tuple[int, int], Response]:
     """Return the responses by the number of their seat and of their round."""
-    return {(response.seat, response.round): response for response in shown.agent_responses}
+    return {(response.seat, response.round): response for response in debate_report.agent_responses}
 
 
 def _console_cell(cell: Cell) -> object:
@@ -355,14 +355,14 @@ def _console_cell(cell: Cell) -> object:
     return display.count(value) if isinstance(value, int | None) else display.visible(value)
 
 
-def _seats_by_rounds(debate: Debate, shown: DebateReport, rounds: list[int]) -> list[dict[str, Any]]:
+def _seats_by_rounds(debate: Debate, debate_report: DebateReport, rounds: list[int]) -> list[dict[str, Any]]:
     """Return a row per seat with a cell per round: its response, its colour, and its change of stance (None: it did not change).
 
     A cell is None where the seat has had no turn.
     """
-    responses = _by_seat_and_round(shown)
+    responses = _by_seat_and_round(debate_report)
     changed_stances = {}
-    for row in shown.evidence.rounds:
+    for row in debate_report.evidence.rounds:
         for change in row.changes.moves if row.changes else ():
             changed_stances[change.seat, row.round] = change
     rows = []

@@ -103,10 +103,10 @@ class Debates(Rows):
     @answers({201: DebateRow})
     def create(self, request: Request) -> Response:
         """Start a debate. 201: it waits, and asks no model, until you ask for `rounds`."""
-        asked: DebateRequest = self.read_body()
-        if asked.models and not request.user.has_perm(NEEDED):
+        body: DebateRequest = self.read_body()
+        if body.models and not request.user.has_perm(NEEDED):
             raise PermissionDenied(f"models: only for users with the permission {NEEDED}")
-        debate = request_debate(asked, user=request.user)  # type: ignore[arg-type]  # no user is anonymous here
+        debate = request_debate(body, user=request.user)  # type: ignore[arg-type]  # no user is anonymous here
         return located(self.shown(debate))
 
     @answers(DebateReport)

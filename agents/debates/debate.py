@@ -367,9 +367,7 @@ def _outcome_when_cancelled(debate: Debate, turn: DebateTurn) -> dict[str, Any]:
     return outcome
 
 
-def add_message(
-    debate: Debate, *, text: str, user: AbstractBaseUser | None = None, outsider: str = "", idempotency_key: str = ""
-) -> Message:
+def add_message(debate: Debate, *, text: str, user: AbstractBaseUser | None = None, outsider: str = "") -> Message:
     """Say something to the seats between two rounds, as a person in the audience. See `receive_message`.
 
     Raises:
@@ -386,7 +384,6 @@ def add_message(
         user=user,
         outsider=outsider,
         text=text,
-        idempotency_key=idempotency_key,
         tags=dict(debate.channel.tags),
     )
 

@@ -163,7 +163,7 @@ def _visible_context(debate: Debate, mode: Rules, number: int, seat: DebateSeat)
         return context
     groups = mode.groups(seats)
     visible_now = _seats_before(groups, seat)
-    speaking_order = {each.number: place for place, each in enumerate(chain.from_iterable(groups))}
+    speaking_order = {each.number: index for index, each in enumerate(chain.from_iterable(groups))}
     names = {each.number: f"{each.number}. {one_line(each.agent.display_name)}" for each in seats}
     turns = DebateTurn.objects.filter(debate=debate, round__lte=number, status=DebateTurn.Status.ANSWERED)
     sorted_by: list[tuple[int, int, Entry]] = []  # round, place within it, entry

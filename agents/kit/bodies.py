@@ -61,7 +61,7 @@ class Nothing(Body):
 
 def as_api_error(refused: Refused) -> ValidationError:
     """Return the 400 that says what was refused: by field a list of the lines."""
-    return ValidationError({place: sentence.split("\n") for place, sentence in refused.errors.items()})
+    return ValidationError({field: sentence.split("\n") for field, sentence in refused.errors.items()})
 
 
 def read(kind: type[B], data: Any, raw: Sequence[str] = ()) -> B:
@@ -100,8 +100,8 @@ def validate(kind: type[B], data: dict[str, Any], *, raw: Sequence[str] = (), is
             return body
     except Invalid as invalid:
         for error in invalid.errors(include_url=False):
-            place, sentence = _place_and_sentence(dict(error))
-            errors.setdefault(place, sentence)
+            field, sentence = _field_and_sentence(dict(error))
+            errors.setdefault(field, sentence)
             if error["type"] != NOT_THERE:
                 all_name_nothing = False
     raise Refused(errors, names_nothing=all_name_nothing)
@@ -125,7 +125,7 @@ def not_there(sentence: str) -> PydanticCustomError:
     return PydanticCustomError(NOT_THERE, "{sentence}", {"sentence": sentence})
 
 
-def _place_and_sentence(error: dict[str, Any]) -> tuple[str, str]:
+def _field_and_sentence(error: dict[str, Any]) -> tuple[str, str]:
     """Return where an error of pydantic is, such as ``messages[2].text``, and a sentence that says what is wrong.
 
     Sentences of our validators stay as they are. Pydantic's become ``samples 900: allowed: less than or equal to 500``.
@@ -134,16 +134,16 @@ def _place_and_sentence(error: dict[str, Any]) -> tuple[str, str]:
     location = list(error["loc"])
     if context.get("name"):  # of a `fault`
         location.append(context["name"])
-    place = dotted(location)
+    field = dotted(location)
     match error["type"]:
         case "sentence" | "not there":
-            return place or "non_field_errors", str(context["sentence"])
+            return field or "non_field_errors", str(context["sentence"])
         case "value_error":
-            return place or "non_field_errors", str(context["error"])
+            return field or "non_field_errors", str(context["error"])
         case "missing":
-            return place, f"{place} is missing"
+            return field, f"{field} is missing"
     allowed = _WORDS_AROUND_ALLOWED.sub("", error["msg"])
-    return place, f"{place} {shown(error['input'])}: allowed: {allowed}"
+    return field, f"{field} {shown(error['input'])}: allowed: {allowed}"
 
 
 def dotted(location: Sequence[Any]) -> str:

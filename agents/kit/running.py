@@ -268,11 +268,11 @@ def side_by_side(jobs: Iterable[Callable[[], T]], limit: int) -> list[T]:
     else:
         _carry_out_in_threads(shared, threads)
     shared.raise_first_error()
-    return [shared.results[place] for place in sorted(shared.results)]
+    return [shared.results[number] for number in sorted(shared.results)]
 
 
 class _SharedJobs(Generic[T]):
-    """Jobs that threads take one after the other, with their results and errors by their place in the order.
+    """Jobs that threads take one after the other, with their results and errors by their number in the order.
 
     Attributes:
         is_over: Whether no further job is begun.
@@ -288,23 +288,23 @@ class _SharedJobs(Generic[T]):
 
     def carry_out(self) -> None:
         """Carry out jobs until none is left. An error ends its job alone; one that is no `Exception` stops the others."""
-        place = -1  # an error of the iterator counts as one of the job before
+        number = -1  # an error of the iterator counts as one of the job before
         with stopping_with(self._stop):
             while True:
                 try:
                     numbered_job = self._take()
                     if numbered_job is None:
                         return
-                    place, job = numbered_job
-                    self.results[place] = job()
+                    number, job = numbered_job
+                    self.results[number] = job()
                 except Exception as error:  # noqa: BLE001 (raised when the others have ended)
-                    self.errors[place] = error
+                    self.errors[number] = error
                 except BaseException as error:  # noqa: BLE001 (the same; the others stop at once)
-                    self.errors[place] = error
+                    self.errors[number] = error
                     self.stop()
 
     def _take(self) -> tuple[int, Callable[[], T]] | None:
-        """Take the next job, with its place; None where no further one is begun."""
+        """Take the next job, with its number; None where no further one is begun."""
         with self._lock:
             if self.is_over:
                 return None
@@ -317,7 +317,7 @@ class _SharedJobs(Generic[T]):
 
     def raise_first_error(self) -> None:
         """Raise the first error in the order of the jobs; those that say to stop come before all others."""
-        errors = [self.errors[place] for place in sorted(self.errors)]
+        errors = [self.errors[number] for number in sorted(self.errors)]
         stops = [error for error in errors if not isinstance(error, Exception)]
         if stops:
             raise stops[0]

@@ -379,23 +379,23 @@ def refusing(kind: type[Body]) -> Iterator[None]:
     try:
         yield
     except Refused as refused:
-        sentences = [_about_option(kind, place, sentence) for place, sentence in refused.errors.items()]
+        sentences = [_about_option(kind, location, sentence) for location, sentence in refused.errors.items()]
         text = "\n".join(sentences)
         if refused.names_nothing:
             raise unusable(text) from None
         raise wrong(text) from None
 
 
-def _about_option(kind: type[Body], place: str, sentence: str) -> str:
+def _about_option(kind: type[Body], location: str, sentence: str) -> str:
     """Return a sentence about a field (or a part of it, such as ``tags.build``) as one that begins with its option.
 
     ``samples 900: allowed: …`` becomes ``--samples 900: allowed: …``. A sentence about no field stays as it is.
     """
-    name = place.partition(".")[0].partition("[")[0]
+    name = location.partition(".")[0].partition("[")[0]
     field = fields_of(kind).get(name)
     if field is None:
         return sentence
-    for subject in (place, name, field.option.removeprefix("--")):
+    for subject in (location, name, field.option.removeprefix("--")):
         if sentence.startswith((f"{subject} ", f"{subject}:")):
             return f"{field.option}{sentence.removeprefix(subject)}"
     return f"{field.option}: {sentence}"

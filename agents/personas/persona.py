@@ -6,7 +6,6 @@ import hashlib
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from enum import StrEnum
 from itertools import pairwise
 from typing import Any, Protocol
@@ -448,16 +447,12 @@ class PersonaChange:
     """One version of a persona that came later.
 
     Attributes:
-        version: Its primary key.
         number: Counted per agent.
-        at: When it was saved.
         origin: What made it and who asked for it, e.g. ``behaviour request 12 by anna``.
         differences: What it changed, e.g. ``concise replies 0.5 → 0.9``.
     """
 
-    version: int
     number: int
-    at: datetime
     origin: str
     differences: tuple[str, ...]
 
@@ -514,8 +509,8 @@ def changes_between(agent_slug: str, before: str, after: str) -> tuple[PersonaCh
     _, start, end = min(pairs)
     # One version more than is named: what the first one changed shows in the one before it.
     keys = [row["pk"] for row in versions[max(start, end - MOST_VERSIONS) : end + 1]]
-    asked = (0, before)  # any key will do for the only question
-    return _changes({asked: keys}).get(asked, ())
+    key = (0, before)  # any key will do for the only question
+    return _changes({key: keys}).get(key, ())
 
 
 def differences(before: PersonaVersion, after: PersonaVersion) -> tuple[str, ...]:
@@ -570,20 +565,18 @@ def _changes(later: Mapping[tuple[int, str], Sequence[int]]) -> dict[tuple[int, 
     versions = PersonaVersion.objects.select_related("created_by").in_bulk(keys)
     origins = _declared_origins(keys)
     changes: dict[tuple[int, str], tuple[PersonaChange, ...]] = {}
-    for asked, version_keys in later.items():
+    for question, version_keys in later.items():
         of_agent: list[PersonaChange] = []
         for earlier_key, key in pairwise(version_keys):
             version = versions[key]
             of_agent.append(
                 PersonaChange(
-                    version=key,
                     number=version.number,
-                    at=version.created_at,
                     origin=origins.get(key) or _origin_by_note(version),
                     differences=differences(versions[earlier_key], version),
                 )
             )
-        changes[asked] = tuple(of_agent)
+        changes[question] = tuple(of_agent)
     return changes
 
 

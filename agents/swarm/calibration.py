@@ -268,9 +268,9 @@ def calibrate(
         nonce=nonce,
         facts={"trigger": trigger, "transcript": list(transcript), "state": state},
     )
-    begun = time.monotonic()
+    started = time.monotonic()
     reply = llm.complete(request, deadline=deadline)
-    milliseconds = round((time.monotonic() - begun) * 1000)
+    milliseconds = round((time.monotonic() - started) * 1000)
     if reply.ok:
         calibration: MessageCalibration = reply.value
         if is_heuristic(reply.model):

@@ -136,7 +136,7 @@ def lane_of_swarm(swarm: Swarm) -> Lane:
 
 def lane_of_turn(turn: SwarmTurn) -> Lane:
     """Return what the phases did in a turn. Its messages' texts are among it: show it only to those who may read them."""
-    ids = [asked["id"] for step in turn.steps for asked in step["phases"]]
+    ids = [phase_entry["id"] for step in turn.steps for phase_entry in step["phases"]]
     phases = SwarmPhase.objects.filter(Q(swarm=turn.swarm_id) | Q(pk__in=ids))
     known = {phase.pk: phase for phase in phases.order_by("order", "pk")}
     stages = [_stage_of_turn(turn, kind, known) for kind in SwarmPhase.Phase.values]
@@ -169,7 +169,7 @@ def _stage_of_turn(turn: SwarmTurn, kind: str, known: Mapping[int, SwarmPhase]) 
             after=step["text"],
             milliseconds=turn.milliseconds.get(step["call"]),
         )
-        boxes = [_box_of_step(asked, known) for asked in step["phases"]]
+        boxes = [_box_of_step(phase_entry, known) for phase_entry in step["phases"]]
         if call.outcome == "skipped":
             for box in boxes:
                 box.why_skipped = call.why
@@ -180,7 +180,7 @@ def _stage_of_turn(turn: SwarmTurn, kind: str, known: Mapping[int, SwarmPhase]) 
         if call.outcome in ("changed", "replaced"):
             text = call.after
         stage.boxes += boxes
-        asked_ids.update(asked["id"] for asked in step["phases"])
+        asked_ids.update(phase_entry["id"] for phase_entry in step["phases"])
     others = [phase for phase in known.values() if phase.phase == kind and phase.pk not in asked_ids]
     was_asked = bool(stage.boxes)
     was_given = all(step["kind"] == "post" for step in turn.steps)
@@ -212,9 +212,14 @@ def _box_of(phase: SwarmPhase, why_skipped: str) -> Box:
     return Box(name=phase.name, order=phase.order, version=phase.version, phase=phase, why_skipped=why_skipped)
 
 
-def _box_of_step(asked: Mapping[str, Any], known: Mapping[int, SwarmPhase]) -> Box:
+def _box_of_step(phase_entry: Mapping[str, Any], known: Mapping[int, SwarmPhase]) -> Box:
     """Return the box of a phase as it was in a turn."""
-    return Box(name=asked["name"], order=asked["order"], version=asked["version"], phase=known.get(asked["id"]))
+    return Box(
+        name=phase_entry["name"],
+        order=phase_entry["order"],
+        version=phase_entry["version"],
+        phase=known.get(phase_entry["id"]),
+    )
 
 
 def _counters(turn: SwarmTurn, kind: str) -> dict[str, int]:

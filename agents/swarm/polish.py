@@ -165,15 +165,15 @@ def polish(
         result.steps.append(PolishStep(PolishCall("post", phases), "skipped", why="polishing is off"))
     end = time.monotonic() + deadline
     for call in calls_for(phases, executor):
-        begun = time.monotonic()
+        started = time.monotonic()
         if result.replaced:
             result.steps.append(PolishStep(call, "skipped", why="the draft was replaced before"))
             continue
-        if end <= begun:
+        if end <= started:
             result.steps.append(PolishStep(call, "failed", why="no time left"))
             continue
-        reply = llm.complete(_request(turn, result.text, call, material), deadline=end - begun)
-        result.milliseconds[call.name] = round((time.monotonic() - begun) * 1000)
+        reply = llm.complete(_request(turn, result.text, call, material), deadline=end - started)
+        result.milliseconds[call.name] = round((time.monotonic() - started) * 1000)
         if reply.ok and is_heuristic(reply.model):
             result.heuristic = True
         step = _step_of(reply, call, before=result.text, draft=draft, material=material)

@@ -300,8 +300,8 @@ def _step(
     kind: str, call: str, phases: Sequence[SwarmPhase], *, outcome: str, text: str = "", why: str = ""
 ) -> dict[str, Any]:
     """Return one of a row's `steps`."""
-    asked = [{name: getattr(phase, name) for name in ("id", "name", "order", "version")} for phase in phases]
-    return {"kind": kind, "call": call, "phases": asked, "outcome": outcome, "text": text, "why": why}
+    phase_entries = [{name: getattr(phase, name) for name in ("id", "name", "order", "version")} for phase in phases]
+    return {"kind": kind, "call": call, "phases": phase_entries, "outcome": outcome, "text": text, "why": why}
 
 
 def _calibrate(

@@ -440,15 +440,15 @@ def fitting(
     if since is not None:
         chosen = _first_new_one_ahead(chosen, since)
     fitted: list[Quote] = []
-    said: set[tuple[str, str]] = set()  # author and folded words
+    seen: set[tuple[str, str]] = set()  # author and folded words
     for quote in chosen:
         words = (quote.who, folded(quote.quote))
         if quote.key not in must and quote.part != "note":
             size = len(as_quote(quote.quote, quote.who, quote.position)) + len(", ")
-            if size > room or words in said:
+            if size > room or words in seen:
                 continue
             room -= size
-        said.add(words)
+        seen.add(words)
         fitted.append(quote)
     return fitted
 

@@ -176,22 +176,22 @@ def store_ingested(
     )
 
 
-def _prepared(spoken: Sequence[Spoken]) -> list[Prepared]:
+def _prepared(messages: Sequence[Spoken]) -> list[Prepared]:
     """Return the messages as they are stored, in their order.
 
     Raises:
         IngestRefused: One names an agent or user that does not exist, or a synthetic channel; `errors` has all such messages.
     """
-    agent_slugs = {message.agent for message in spoken if message.agent}
-    usernames = {message.user for message in spoken if message.user}
+    agent_slugs = {message.agent for message in messages if message.agent}
+    usernames = {message.user for message in messages if message.user}
     agents = dict(Agent.objects.filter(slug__in=agent_slugs).values_list("slug", "pk"))
     users: dict[str, int] = {}
     if usernames:
         users = dict(get_user_model().objects.filter(username__in=usernames).values_list("username", "pk"))
-    targets = {message.channel: Target(slug=message.channel, name=message.channel) for message in spoken}
+    targets = {message.channel: Target(slug=message.channel, name=message.channel) for message in messages}
     synthetic = set(Channel.objects.filter(slug__in=targets, synthetic=True).values_list("slug", flat=True))
     errors: dict[str, str] = {}
-    for number, message in enumerate(spoken):
+    for number, message in enumerate(messages):
         path = f"messages[{number}]"
         if message.agent and message.agent not in agents:
             errors[f"{path}.agent"] = f"there is no agent {message.agent!r}; make it first, or send `outsider`"
@@ -205,7 +205,7 @@ def _prepared(spoken: Sequence[Spoken]) -> list[Prepared]:
         raise IngestRefused(errors)
     names_taken = names_of_agents()
     prepared: list[Prepared] = []
-    for message in spoken:
+    for message in messages:
         author = Author(
             agent_id=agents.get(message.agent),
             slug=message.agent,

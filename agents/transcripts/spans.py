@@ -22,7 +22,7 @@ from agents.models import Agent, Channel, ChannelMember, Message
 from agents.transcripts.ingest import IngestRefused, Observer, store_ingested
 from agents.transcripts.prepare import Author, Prepared, Preparer, Speakers, Targets, slug_of
 from agents.transcripts.readers.otel import AGENT, calls_in, with_conversations
-from agents.transcripts.readers.traces import ASSISTANT, Call, Said, conversations
+from agents.transcripts.readers.traces import ASSISTANT, Call, PastMessage, conversations
 from agents.transcripts.records import SourceMessage
 from agents.transcripts.sampling import ConversationSampler, Draw, Sampled, find_sampler, notes_on
 from agents.transcripts.store import Rights, check_rights
@@ -396,12 +396,12 @@ def _channel_slug(conversation: str) -> str:
     return f"{slug[:100] or 'conversation'}-{digest[:8]}"
 
 
-def said_last(channel: Channel) -> list[Said]:
+def said_last(channel: Channel) -> list[PastMessage]:
     """Return the last messages of a channel in their order, an agent by its slug."""
     newest = channel.messages.select_related("agent", "user").order_by("-position")[:REMEMBERED]
-    said = [Said(row.agent.slug if row.agent else row.author_name, row.text) for row in newest]
-    said.reverse()
-    return said
+    messages = [PastMessage(row.agent.slug if row.agent else row.author_name, row.text) for row in newest]
+    messages.reverse()
+    return messages
 
 
 def _without_stored(calls: Sequence[Call]) -> list[Call]:

@@ -277,7 +277,7 @@ class LeasedTurn:
         Raises:
             LeaseLost: The run is not ours any more; nothing is stored.
         """
-        begun = time.perf_counter()
+        started = time.perf_counter()
         reply = llm.complete(self._request(), deadline=settings.TURN_STEP_DEADLINE)
         detail = {
             "status": str(reply.status),
@@ -288,7 +288,7 @@ class LeasedTurn:
         }
         with transaction.atomic():
             self.renew()
-            step = self._step("model_call", detail, begun)
+            step = self._step("model_call", detail, started)
             if reply.ok:
                 calls = [{"id": call.id, "name": call.name, "input": dict(call.input)} for call in reply.tool_calls]
                 self._add(Role.ASSISTANT, {"text": reply.text, "tool_calls": calls, "call": reply.call_id}, step=step)
@@ -353,7 +353,7 @@ class LeasedTurn:
             LeaseLost: The run is not ours any more; nothing is recorded.
             RequiredStageFailed: A stage without which nothing may be said failed; nothing is recorded.
         """
-        begun = time.perf_counter()
+        started = time.perf_counter()
         done: Performed | None = None
         if self.draft is not None:
             call_id = "draft"
@@ -373,7 +373,7 @@ class LeasedTurn:
                 done = self._perform(self.pending[0])
             answer = {"text": done.text, "is_error": done.is_error, "ends": done.ends, "detail": done.detail}
             content = storable({"call_id": call_id, "tool": tool, **answer})
-            step = self._step("tool_call", {"tool": tool, "is_error": done.is_error, **done.detail}, begun)
+            step = self._step("tool_call", {"tool": tool, "is_error": done.is_error, **done.detail}, started)
             self._add(Role.TOOL, content, step=step, tool_name=tool[:64], message=done.message)
         self._add_result(content)
 
@@ -383,10 +383,10 @@ class LeasedTurn:
             span.set_data("is_error", done.is_error)
         return done
 
-    def _step(self, kind: str, detail: Mapping[str, Any], begun: float) -> RunStep:
-        """Record a step that ends now; `begun` is a time of `time.perf_counter`."""
+    def _step(self, kind: str, detail: Mapping[str, Any], started: float) -> RunStep:
+        """Record a step that ends now; `started` is a time of `time.perf_counter`."""
         self.step += 1
-        milliseconds = round((time.perf_counter() - begun) * 1000)
+        milliseconds = round((time.perf_counter() - started) * 1000)
         return RunStep.objects.create(
             run=self.run, number=self.step, kind=kind, detail=storable(dict(detail)), duration_ms=milliseconds
         )

@@ -491,7 +491,7 @@ def _trace_and_catch(
     trace.append(entry)
     running.append(entry)
     begins()
-    begun = time.perf_counter()
+    started = time.perf_counter()
     try:
         yield
     except Exception as error:
@@ -506,4 +506,4 @@ def _trace_and_catch(
             entry.status = "ran"
     finally:
         running.pop()
-        entry.ms += (time.perf_counter() - begun) * 1000
+        entry.ms += (time.perf_counter() - started) * 1000

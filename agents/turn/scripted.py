@@ -112,7 +112,7 @@ def next_line(
     start = (_stable_number(f"{agent}:{number_said}") + lines_further_on) % len(lines)
     rejected_texts = {_single_spaced(text) for text in rejected}
     allowed = [line for line in (*lines[start:], *lines[:start]) if _single_spaced(line) not in rejected_texts]
-    last_said = {_single_spaced(text): place for place, text in enumerate(said)}
+    last_said = {_single_spaced(text): index for index, text in enumerate(said)}
     # A line that was never said comes before all others; of several such lines `min` takes the first.
     return min(allowed, key=lambda line: last_said.get(_single_spaced(line), -1), default=None)
 

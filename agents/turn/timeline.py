@@ -35,7 +35,7 @@ def events(run: Run) -> list[Event]:
 
     The first and the last are there only where the trace has entries for them.
     """
-    begun = run.started_at or run.created_at
+    started = run.started_at or run.created_at
     happened = []
     before = _of_phases(run.trace, "received", "prepare")
     if before:
@@ -44,7 +44,8 @@ def events(run: Run) -> list[Event]:
     calls: dict[str, Mapping[str, Any]] = {}  # tool calls by their ids
     at = 0.0
     for step in run.steps.order_by("number"):
-        at = (step.created_at - begun).total_seconds() - (step.duration_ms or 0) / 1000  # a step is stored when it ends
+        # A step is stored when it ends.
+        at = (step.created_at - started).total_seconds() - (step.duration_ms or 0) / 1000
         row = row_of_step.get(step.pk)  # None: a model call without a usable reply, or the exchange was deleted
         if step.kind == "model_call":
             for call in row.content.get("tool_calls", []) if row else []:
@@ -55,7 +56,7 @@ def events(run: Run) -> list[Event]:
             happened.append(Event(at, step.detail["tool"], _result_text(row, calls), step.duration_ms, stages))
     after = _of_phases(run.trace, "finish")
     if after:
-        end = ((run.finished_at or begun) - begun).total_seconds()
+        end = ((run.finished_at or started) - started).total_seconds()
         happened.append(Event(max(end, at), "stages", _said_at_end(run), stages=after))  # not before the last step
     return happened
 
@@ -63,9 +64,9 @@ def events(run: Run) -> list[Event]:
 def as_json(run: Run) -> dict[str, Any]:
     """Return the turn as one JSON object, with its events, what was said, and what it used without and with the stages' model calls."""
     own, with_stages = spent(run)
-    said = []
+    messages = []
     for message in messages_of(run):
-        said.append({"channel": message.channel.slug, "number": message.position, "text": message.text})
+        messages.append({"channel": message.channel.slug, "number": message.position, "text": message.text})
     shown_events = []
     for event in events(run):
         shown_events.append(
@@ -84,7 +85,7 @@ def as_json(run: Run) -> dict[str, Any]:
         "status": run.status,
         "stop_reason": run.stop_reason,
         "error": run.error,
-        "said": said,
+        "said": messages,
         "events": shown_events,
         "trace": run.trace,
         "usage": _usage(own),
@@ -150,8 +151,8 @@ def _reply_text(detail: Mapping[str, Any], row: RunMessage | None) -> str:
     """Return what a model call was answered: which tools it asks for and its text, or why it cannot be used."""
     if row is None:
         return f"{detail['model']} gave no usable answer ({detail['status']}): {detail['error']}"
-    asked = ", ".join(call["name"] for call in row.content["tool_calls"]) or "no tool"
-    lines = [f"{detail['model']} asks for {asked}"]
+    tool_names = ", ".join(call["name"] for call in row.content["tool_calls"]) or "no tool"
+    lines = [f"{detail['model']} asks for {tool_names}"]
     text = str(row.content.get("text", "")).strip()
     if text:
         lines.append(text)
@@ -169,13 +170,13 @@ def _result_text(row: RunMessage | None, calls: Mapping[str, Mapping[str, Any]])
         return ""
     content = row.content
     detail = content["detail"]
-    asked = calls.get(content["call_id"], {}).get("input", {})
+    tool_input = calls.get(content["call_id"], {}).get("input", {})
     if row.message is not None:
         where = f"said in {detail['channel']} as message {row.message.position} ({detail['outcome']})"
         return f"{where}\n{row.message.text}"
     if detail.get("committed") is False:
-        return f"sent back ({detail['outcome']})\n{asked.get('text', '')}\nFeedback:\n{detail['feedback']}"
-    arguments = ", ".join(f"{name}={value!r}" for name, value in asked.items())
+        return f"sent back ({detail['outcome']})\n{tool_input.get('text', '')}\nFeedback:\n{detail['feedback']}"
+    arguments = ", ".join(f"{name}={value!r}" for name, value in tool_input.items())
     refused = "refused: " if content["is_error"] else ""
     return f"{arguments}\n{refused}{content['text']}".strip()
 

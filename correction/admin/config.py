@@ -92,8 +92,8 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
         if request.method == "POST":
             return self._set_or_reset_cell(request)
         search = request.GET.get("q", "")[:100]
-        shown = matrix_context(search=search, page=request.GET.get("p", "1"))
-        return self._page(request, "matrix", self.table.name, **shown)
+        context = matrix_context(search=search, page=request.GET.get("p", "1"))
+        return self._page(request, "matrix", self.table.name, **context)
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
@@ -181,8 +181,8 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
         stored = _stored_rows(agent)
         # A sentence is checked, and messages are judged, as the page was shown: its address says how, and the estimate was for that.
         is_as_shown = "_check" in request.POST or "_judge" in request.POST
-        asked = request.GET if is_as_shown else request.POST or request.GET
-        choice = read_choice(asked, stored.config)
+        query = request.GET if is_as_shown else request.POST or request.GET
+        choice = read_choice(query, stored.config)
         here = gate_url(agent, **choice.query)
         if "_save" in request.POST:
             return self._save_gate(request, agent, choice, stored, here=here)

@@ -130,7 +130,7 @@ def read_threshold(text: str, dimension: str, config: ResolvedConfig) -> ReadThr
     return ReadThreshold(in_effect if typed is None else typed)
 
 
-def read_choice(asked: QueryDict, config: ResolvedConfig) -> Choice:
+def read_choice(query: QueryDict, config: ResolvedConfig) -> Choice:
     """Read what was typed or linked; everything else, and what is not allowed, is as it is in effect.
 
     The error of a threshold that is not allowed is kept beside its text.
@@ -139,15 +139,15 @@ def read_choice(asked: QueryDict, config: ResolvedConfig) -> Choice:
     thresholds: dict[str, Decimal] = {}
     errors: dict[str, str] = {}
     for dimension in GATE_DIMENSIONS:
-        text = asked.get(dimension, "")
+        text = query.get(dimension, "")
         threshold = read_threshold(text, dimension, config)
         thresholds[dimension] = threshold.value
         errors[dimension] = threshold.error
         typed[dimension] = text[:20] if threshold.error else number(threshold.value)
-    checked = _read_checked(asked, config)
-    mode = asked.get("gate_mode", "")
-    last = asked.get("last", "")
-    kind = asked.get("judge", "")
+    checked = _read_checked(query, config)
+    mode = query.get("gate_mode", "")
+    last = query.get("last", "")
+    kind = query.get("judge", "")
     return Choice(
         mode=mode if mode in GateMode.values else config.gate_mode,
         checked=tuple(dimension for dimension in GATE_DIMENSIONS if dimension in checked),
@@ -159,13 +159,13 @@ def read_choice(asked: QueryDict, config: ResolvedConfig) -> Choice:
     )
 
 
-def _read_checked(asked: QueryDict, config: ResolvedConfig) -> Sequence[str]:
+def _read_checked(query: QueryDict, config: ResolvedConfig) -> Sequence[str]:
     """Read which dimensions are ticked."""
     enabled = [dimension for dimension in GATE_DIMENSIONS if config[f"gate_{dimension}_enabled"]]
-    if "add" in asked:  # of a link that keeps what is checked
-        return [*enabled, asked.get("add", "")]
-    if "check" in asked or "filled_in" in asked:
-        return asked.getlist("check")
+    if "add" in query:  # of a link that keeps what is checked
+        return [*enabled, query.get("add", "")]
+    if "check" in query or "filled_in" in query:
+        return query.getlist("check")
     return enabled or GATE_DIMENSIONS[:1]
 
 

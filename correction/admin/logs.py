@@ -98,8 +98,8 @@ class CorrectionLogAdmin(LogAdmin[CorrectionLog]):
 
     def get_panels(self, request: HttpRequest, obj: CorrectionLog) -> list[SafeString]:
         context = session_context(obj, may_mark=request.user.has_perm(MARK_PERMISSION))
-        shown = render_to_string("admin/correction/log/session.html", context, request)
-        return [SafeString(shown), *super().get_panels(request, obj)]
+        session_panel = render_to_string("admin/correction/log/session.html", context, request)
+        return [SafeString(session_panel), *super().get_panels(request, obj)]
 
     @console_page("mark/<int:result_id>/", MARK_PERMISSION, post=True, name="correction_mark")
     def mark_view(self, request: HttpRequest, result_id: int) -> HttpResponse:

@@ -34,13 +34,13 @@ def session_waterfall(attempts: Sequence[CorrectionLog]) -> SafeString:
 
     An attempt is logged when it was judged; its dimensions are judged at the same time, from its beginning.
     """
-    begun = min(_judging_began(log) for log in attempts)
+    started = min(_judging_began(log) for log in attempts)
     spans = []
     for log in attempts:
-        start = (_judging_began(log) - begun).total_seconds()
+        start = (_judging_began(log) - started).total_seconds()
         spans.append(_attempt_span(log, start))
         spans += [_dimension_span(result, start) for result in log.dimension_results.all()]
-    total = (max(log.created_at for log in attempts) - begun).total_seconds()
+    total = (max(log.created_at for log in attempts) - started).total_seconds()
     remark = "Between the attempts the agent wrote its next draft." if len(attempts) > 1 else ""
     return waterfall(spans, title="How long it took", total=total, remark=remark)
 

@@ -40,7 +40,7 @@ class PrecisionFilters(Stretch):
     dimension = filters.choice(GATE_DIMENSIONS)
 
 
-def stretch(given: dict[str, Any], default: str = "7d") -> MessageWindow:
+def stretch(query: dict[str, Any], default: str = "7d") -> MessageWindow:
     """Return the stretch of time that the parameters name: ``window``, or ``since`` and ``until``, of which one may be left out.
 
     Args:
@@ -49,9 +49,9 @@ def stretch(given: dict[str, Any], default: str = "7d") -> MessageWindow:
     Raises:
         ValidationError: They contradict each other, or the window is none.
     """
-    window = given["window"]
-    since = given["since"]
-    until = given["until"]
+    window = query["window"]
+    since = query["since"]
+    until = query["until"]
     if not since and not until:
         try:
             return window_of_time(window or default)

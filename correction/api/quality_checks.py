@@ -56,9 +56,9 @@ class QualityChecks(View):
         up. A `heuristic` score comes from an offline judge. Every check is logged with its cost under the source `external`, in no figure
         of the gate's own messages. The persona and the trajectory are not stored.
         """
-        asked: QualityCheck = self.read_body()
+        body: QualityCheck = self.read_body()
         try:
-            checked = check_quality(asked)
+            checked = check_quality(body)
         except SessionRefused as error:
             raise ValidationError({"session": [str(error)]}) from None
         log = reverse("correctionlog-detail", [checked.log_id], request=request)

@@ -52,7 +52,7 @@ class Moments:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class MessageVerdict:
     """A message with the judge's verdict."""
 
     message: Message
@@ -99,8 +99,8 @@ class BeforeAfter:
     """
 
     plan: Plan
-    before: tuple[Judged, ...]
-    after: tuple[Judged, ...]
+    before: tuple[MessageVerdict, ...]
+    after: tuple[MessageVerdict, ...]
     change: ChangeResult
     spent: Totals
 
@@ -188,14 +188,14 @@ def judge_before_after(
         budget is spent, nothing is judged, and the change's `reason` says why.
     """
     work_id = work_id or f"{PURPOSE}:{secrets.token_hex(8)}"
-    before: tuple[Judged, ...] = ()
-    after: tuple[Judged, ...] = ()
+    before: tuple[MessageVerdict, ...] = ()
+    after: tuple[MessageVerdict, ...] = ()
     why_not = _why_not_judged(plan)
     if not why_not:
         label = Label(purpose=PURPOSE, dimension=OF_PERSONA, agent_id=plan.agent.pk, work_id=work_id)
         verdicts = _ask_judge(plan, label, done)
-        before = tuple(Judged(message, verdicts[message.pk]) for message in plan.before)
-        after = tuple(Judged(message, verdicts[message.pk]) for message in plan.after)
+        before = tuple(MessageVerdict(message, verdicts[message.pk]) for message in plan.before)
+        after = tuple(MessageVerdict(message, verdicts[message.pk]) for message in plan.after)
     change = change_of(_scores_of_sample(before), _scores_of_sample(after), dimension=OF_PERSONA, margin=MARGIN)
     if why_not:
         change = change.model_copy(update={"reason": why_not})
@@ -244,7 +244,7 @@ def _questions(
         )
 
 
-def _scores_of_sample(judged: Iterable[Judged]) -> Sample:
+def _scores_of_sample(judged: Iterable[MessageVerdict]) -> Sample:
     """Return the scores of a sample; what was not scored is in no mean.
 
     Of conversations that were kept by chance whole ones were drawn, and each weighs as it was likely to be kept.
@@ -270,11 +270,11 @@ def samples(
     A message belongs to the persona it was spoken with: the answer of a turn that began before the change belongs before it, also
     where it was sent later. Imported messages have no version and go by their time; those without a time are left out.
     """
-    spoken = (
+    messages = (
         Message.objects.filter(within, agent=agent, synthetic=False).exclude(text="").select_related("channel", "agent")
     )
-    spoken = spoken.annotate(spoken_with=F("persona_version__number"))
-    earlier, later = spoken.filter(sent_at__lte=moments.at), spoken.filter(sent_at__gt=moments.at)
+    messages = messages.annotate(spoken_with=F("persona_version__number"))
+    earlier, later = messages.filter(sent_at__lte=moments.at), messages.filter(sent_at__gt=moments.at)
     if moments.since is not None:
         earlier = earlier.filter(sent_at__gt=moments.since)
     if moments.until is not None:

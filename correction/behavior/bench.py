@@ -46,7 +46,7 @@ class Case(BaseModel):
     strength: float | None = Field(None, strict=True, ge=0, le=1)
 
 
-class Judged(Case):
+class JudgedCase(Case):
     """A case and the judge's answer.
 
     Attributes:
@@ -125,7 +125,7 @@ def read_cases(path: Path) -> list[Case]:
     return cases
 
 
-def judge_cases(cases: Sequence[Case]) -> tuple[list[Judged], ledger.Totals]:
+def judge_cases(cases: Sequence[Case]) -> tuple[list[JudgedCase], ledger.Totals]:
     """Ask the configured judge about each case; return the cases with its answers, and what that took."""
     health = JudgeHealth()
     work_id = f"behavior-bench:{uuid.uuid4().hex[:12]}"
@@ -134,12 +134,12 @@ def judge_cases(cases: Sequence[Case]) -> tuple[list[Judged], ledger.Totals]:
     return judged, ledger.totals(work_id=work_id)
 
 
-def judge_case(case: Case, *, health: JudgeHealth, work_id: str) -> Judged:
+def judge_case(case: Case, *, health: JudgeHealth, work_id: str) -> JudgedCase:
     """Ask the tiers about a case, as of an assistant without persona and traits; not when the judge answered none of the first cases.
 
     `found` stays None, with the reason in `why`, where it was not asked or gave no answer.
     """
-    judged = Judged(**case.model_dump(), why=health.down)
+    judged = JudgedCase(**case.model_dump(), why=health.down)
     if health.down:
         return judged
     subject = Subject(name="Assistant", persona="")
@@ -188,7 +188,7 @@ def verdict_of(case: Case, trait: TraitValue | None) -> Verdict:
     return "right" if is_raised is (trait.strength > UNSPECIFIED) else "opposite"
 
 
-def figures_of(judged: Sequence[Judged]) -> dict[str, Any]:
+def figures_of(judged: Sequence[JudgedCase]) -> dict[str, Any]:
     """Return precision, recall, F1 and false-positive rate, 0 to 1 (null = nothing to divide by), over the cases that were judged.
 
     Intervals are Wilson's, 95 %. F1 is 2 TP ÷ (2 TP + FP + FN).
@@ -236,7 +236,7 @@ def _interval(hits: int, total: int) -> list[float] | None:
     return [round(end, 4) for end in wilson_interval(hits, total)] if total else None
 
 
-def write_figures(judged: Sequence[Judged], out: Any) -> None:
+def write_figures(judged: Sequence[JudgedCase], out: Any) -> None:
     """Write the figures, the cases in which a request was missed or falsely found, and each request whose behaviour is labelled."""
     figures = figures_of(judged)
     console = console_on(out)

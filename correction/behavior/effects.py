@@ -22,7 +22,14 @@ from agents.kit.work.queues import do_next, wake_workers
 from agents.models import PersonaVersion
 from agents.personas.persona import TraitValue
 from correction.behavior.applying import BehaviorError
-from correction.behavior.before_after import BeforeAfter, Judged, Moments, Plan, judge_before_after, plan_before_after
+from correction.behavior.before_after import (
+    BeforeAfter,
+    MessageVerdict,
+    Moments,
+    Plan,
+    judge_before_after,
+    plan_before_after,
+)
 from correction.behavior.models import MESSAGES, MOST_MESSAGES, BehaviorEffect, BehaviorRequest
 from correction.behavior.postponing import MOST_ATTEMPTS, over_budget
 from correction.behavior.scope import holds_in, messages_within, neighbours_in_scope
@@ -314,7 +321,7 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 2)
 
 
-def _judged_message(sample: str, judged: Judged) -> dict[str, Any]:
+def _judged_message(sample: str, judged: MessageVerdict) -> dict[str, Any]:
     """Return the fields of a `JudgedMessage`, without a score where it was not scored; `sample` is ``before`` or ``after``."""
     verdict = judged.verdict
     return {

@@ -364,9 +364,9 @@ class _Sentence:
         form = self.form()
         if not form:
             return None
-        asked = _pattern("negated question").match(self.rest) if form == "question" else None
-        if asked:  # "can't you be nicer": its negation asks for nothing
-            return replace(self, rest=self.rest[asked.end() :].strip()).parse_as(form)
+        question = _pattern("negated question").match(self.rest) if form == "question" else None
+        if question:  # "can't you be nicer": its negation asks for nothing
+            return replace(self, rest=self.rest[question.end() :].strip()).parse_as(form)
         return self.parse_as(form)
 
     # -- the kind of sentence

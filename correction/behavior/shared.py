@@ -84,8 +84,8 @@ def _adopt_locked(agent: Agent, name: str, stops: bool, user: AbstractBaseUser |
     lock_agent(agent.pk)
     trait_by_person: dict[str, TraitValue] = {}
     newest: TraitValue | None = None
-    asked = _held_by_people(agent).filter(name=Lower(Value(name)), stops=stops)  # the database's small letters
-    for request in asked.order_by("applied_at", "pk"):
+    requests = _held_by_people(agent).filter(name=Lower(Value(name)), stops=stops)  # the database's small letters
+    for request in requests.order_by("applied_at", "pk"):
         trait = stored_trait(request.trait_after)
         if trait is not None:
             trait_by_person[request.scope_key] = trait

@@ -42,16 +42,16 @@ def _asked_for_others_too(person: Person) -> Q:
 
 def _asked_for_by(person: Person) -> Q:
     """Return the traits that this person's requests made or changed."""
-    asked = BehaviorRequest.objects.filter(message__in=keys_said_by(person), trait__isnull=False).order_by()
-    return Q(pk__in=asked.values("trait"))
+    requests = BehaviorRequest.objects.filter(message__in=keys_said_by(person), trait__isnull=False).order_by()
+    return Q(pk__in=requests.values("trait"))
 
 
 def _calls_about_their_requests(person: Person) -> Q:
     """Return what was sent in the model calls about this person's requests."""
-    asked = BehaviorRequest.objects.filter(message__in=keys_said_by(person)).order_by()
+    requests = BehaviorRequest.objects.filter(message__in=keys_said_by(person)).order_by()
     calls = Q()
     for call in ("gate_call", "extract_call", "map_call"):
-        calls |= Q(call__in=asked.filter(**{f"{call}__isnull": False}).values(call))
+        calls |= Q(call__in=requests.filter(**{f"{call}__isnull": False}).values(call))
     return calls
 
 

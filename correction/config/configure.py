@@ -187,7 +187,7 @@ def copy_config(*, source: Agent, targets: Iterable[Agent], user: AbstractBaseUs
         ConfigError: A target was deleted meanwhile.
     """
     own = AgentEvaluationConfig.objects.filter(agent=source).first()
-    changes = _stored_values(own, SETTINGS)
+    changes = _stored_values(own)
     reason = f"copied from {source.slug}"[:LONGEST_REASON]
     others = [agent for agent in targets if agent.pk != source.pk]
     others.sort(key=lambda agent: agent.pk)  # rows are locked in one order, against deadlocks
@@ -212,8 +212,8 @@ def changes_of(records: Sequence[Any]) -> list[ConfigChange]:
     changes = []
     earlier_records: dict[int | None, Any] = {}  # by agent; None is the defaults
     for record in reversed(records):
-        before = _stored_values(earlier_records.get(record.agent_id), SETTINGS)
-        after = _stored_values(record, SETTINGS)
+        before = _stored_values(earlier_records.get(record.agent_id))
+        after = _stored_values(record)
         change = ConfigChange(
             history_id=record.history_id,
             agent_id=record.agent_id,
@@ -235,7 +235,7 @@ def revert(*, agent: Agent | None, history_id: int, user: AbstractBaseUser | Non
     Raises:
         ConfigError: There is no such entry in this history.
     """
-    values = _stored_values(_history_entry(agent, history_id), SETTINGS)
+    values = _stored_values(_history_entry(agent, history_id))
     return configure(agent=agent, changes=values, user=user, reason=f"back to entry {history_id}")
 
 
@@ -254,8 +254,8 @@ def undo(*, agent: Agent | None, history_id: int, user: AbstractBaseUser | None 
     """
     entry = _history_entry(agent, history_id)
     earlier = _history(agent).filter(history_id__lt=history_id).order_by("-history_id").first()
-    before = _stored_values(earlier, SETTINGS)
-    after = _stored_values(entry, SETTINGS)
+    before = _stored_values(earlier)
+    after = _stored_values(entry)
     undone = {name: before[name] for name in SETTINGS if before[name] != after[name]}
     with transaction.atomic():
         row = _lock_row(agent)
@@ -315,7 +315,7 @@ def _notes_on_batches(config: ResolvedConfig) -> Iterator[str]:
     """Yield sentences on why observed messages are not judged in batches, although that is on."""
     if config.gate_mode != GateMode.OBSERVE:
         yield f"observe_by_batches is on, but gate_mode is {config.gate_mode}: only observed messages are judged in batches"
-    elif problem := why_no_batches("judge"):
+    elif problem := why_no_batches():
         yield f"observe_by_batches is on, but {problem}: observed messages are judged at once, at full price"
 
 
@@ -380,9 +380,9 @@ def _conflict_sentence(agent: Agent | None, name: str, stored: Any) -> str:
     return f"{name} was set to {value}{by}{at}, after this page was opened; nothing was saved"
 
 
-def _stored_values(row: Any, names: Iterable[str]) -> dict[str, Any]:
+def _stored_values(row: Any) -> dict[str, Any]:
     """Return the values that a row, or an entry of its history, sets; where there is none everything is inherited."""
-    return {name: getattr(row, name, None) for name in names}
+    return {name: getattr(row, name, None) for name in SETTINGS}
 
 
 def _history(agent: Agent | None) -> Any:

@@ -111,9 +111,9 @@ def example_agents(slugs: Iterable[str]) -> dict[str, Agent]:
     Raises:
         LookupError: One is missing.
     """
-    wanted = set(slugs)
-    agents = {agent.slug: agent for agent in Agent.objects.filter(slug__in=wanted, is_active=True)}
-    if missing := ", ".join(sorted(wanted - set(agents))):
+    slugs_wanted = set(slugs)
+    agents = {agent.slug: agent for agent in Agent.objects.filter(slug__in=slugs_wanted, is_active=True)}
+    if missing := ", ".join(sorted(slugs_wanted - set(agents))):
         raise LookupError(f"the demonstration needs the active example agents {missing}: run `manage.py seed`")
     return agents
 
@@ -248,8 +248,8 @@ def _gate_scene(out: Any, stage: Stage, title: str, drafts: Sequence[str], overr
             score = "not judged" if check["score"] is None else f"{check['score']:g}"
             out.write(f"       {mark} {name} {score}, needs {check['threshold']:g}: {_short(check['reasoning'])}")
         outcome = dict(Outcome.choices).get(result.outcome, result.outcome)
-        said = f": “{_short(result.text)}”" if result.committed else ""
-        out.write(f"     → {outcome}{said}")
+        quotation = f": “{_short(result.text)}”" if result.committed else ""
+        out.write(f"     → {outcome}{quotation}")
 
 
 def _nudge_scene(out: Any, stage: Stage) -> None:

@@ -58,16 +58,16 @@ def submit_waiting() -> str:
 
     Where the judge takes no batches any more all that wait for one are judged at once.
     """
-    begun = time.monotonic()
+    started = time.monotonic()
     _stop_waiting(ObservedMessage.objects.filter(batch__status__in=LLMBatch.FINAL))
     _cancel_where_gate_is_off()
-    if why_no_batches("judge"):
+    if why_no_batches():
         _stop_waiting(_without_batch())
         return ""
     batches = 0
     messages = 0
     for agent, config in _agents_with_due_messages():
-        if time.monotonic() - begun > MOST_SECONDS:
+        if time.monotonic() - started > MOST_SECONDS:
             break  # the others have their turn in a minute
         submitted = _submit_for(agent, config, most=MOST_MESSAGES)
         messages += submitted
@@ -124,7 +124,7 @@ def _submit_for(agent: Agent, config: ResolvedConfig, *, most: int) -> int:
     A message about which nothing is to be asked, or not in a batch, waits no more. One for which the budget has no room waits, `NO_ROOM`
     at most.
     """
-    outgoing = Outgoing(work_id=f"observed_messages:{agent.pk}", way=route_of("judge"))
+    outgoing = Outgoing(work_id=f"observed_messages:{agent.pk}", route=route_of("judge"))
     collected: list[int] = []
     planned = Decimal(0)
     for observed in _without_batch().filter(whose=agent.pk)[:most]:
@@ -132,8 +132,8 @@ def _submit_for(agent: Agent, config: ResolvedConfig, *, most: int) -> int:
         if not questions:
             _stop_waiting(ObservedMessage.objects.filter(pk=observed.pk))
             continue
-        cost = planned_cost(outgoing.way.model, [question.request for question in questions])
-        if config.has_budget and evaluation_over_budget(agent, outgoing.way.model, planned=planned + cost):
+        cost = planned_cost(outgoing.route.model, [question.request for question in questions])
+        if config.has_budget and evaluation_over_budget(agent, outgoing.route.model, planned=planned + cost):
             too_long = _without_batch().filter(whose=agent.pk, waits_since__lt=timezone.now() - NO_ROOM)
             _stop_waiting(too_long.exclude(pk__in=collected))
             break

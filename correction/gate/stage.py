@@ -523,7 +523,7 @@ def _quoted(text: str, limit: int) -> str:
 
 def judges_in_batches(config: ResolvedConfig) -> bool:
     """Return whether observed messages of this configuration are judged in batches: where it says so, and the judge takes them."""
-    return bool(config["observe_by_batches"]) and not why_no_batches("judge")
+    return bool(config["observe_by_batches"]) and not why_no_batches()
 
 
 def new_observation(

@@ -231,7 +231,6 @@ def get_gate_statistics(
     window: str | MessageWindow = "all",
     *,
     synthetic: bool = False,
-    by_dimension: bool = True,
 ) -> GateStatistics:
     """Return statistics of one agent's gate, or of all (AC-7.0.14).
 
@@ -239,7 +238,6 @@ def get_gate_statistics(
         agent: None: of all agents.
         window: ``all`` or a duration such as ``24h``, ``7d``, ``4w``.
         synthetic: Of simulations in synthetic channels instead of real messages; the two are never mixed.
-        by_dimension: Whether `dimensions` are wanted, which take a second query.
 
     Raises:
         ValueError: The window is not one; names what is allowed.
@@ -247,9 +245,7 @@ def get_gate_statistics(
     if isinstance(window, str):
         window = window_of_time(window)
     attempts = _read_sums(ATTEMPTS, ("source", "outcome"), agent, window, synthetic=synthetic)
-    verdicts: list[dict[str, Any]] = []
-    if by_dimension:
-        verdicts = _read_sums(VERDICTS, ("source", "dimension", "judge"), agent, window, synthetic=synthetic)
+    verdicts = _read_sums(VERDICTS, ("source", "dimension", "judge"), agent, window, synthetic=synthetic)
     return _statistics_of_counts(agent, window, _counts_by_source(attempts), _dimensions_by_source(verdicts))
 
 

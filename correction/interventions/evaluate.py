@@ -173,10 +173,10 @@ def _end_asked_lately(turn: Turn, evaluations: Sequence[Evaluation], surrounding
     if not sparing:
         return
     longest = max(evaluation.intervention.ask_every for evaluation in sparing)
-    asked = InterventionLog.objects.filter(
+    logs = InterventionLog.objects.filter(
         channel=surroundings.channel, channel_position__gt=surroundings.position - longest
     ).exclude(judge="")
-    messages_since = _messages_since(turn, sparing, surroundings, asked)
+    messages_since = _messages_since(turn, sparing, surroundings, logs)
     for evaluation in sparing:
         since = messages_since.get(evaluation.intervention.name)
         least = evaluation.intervention.ask_every

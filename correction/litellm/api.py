@@ -77,9 +77,9 @@ class Guardrail(View):
         failed is written again from there by the model that the parameters name, with the gate's feedback. Unjudgeable text is let through.
         An agent's conversation is stored when five minutes passed without a round; without an agent only the verdicts are.
         """
-        asked: Round = self.read_body()
+        gateway_round: Round = self.read_body()
         assert request.user.pk is not None  # noqa: S101 (no one else has the permission)
-        return Response(answer_round(asked, user_id=request.user.pk))
+        return Response(answer_round(gateway_round, user_id=request.user.pk))
 
     def handle_exception(self, exc: Exception) -> Response:
         """Answer a crash, and a call that is too large, with 503.

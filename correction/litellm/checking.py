@@ -28,7 +28,7 @@ TOOL = "tool"
 CHARACTERS_PER_TOTAL = 500  # of a reply: to read them takes longer than 12 seconds, the default total
 
 
-class Said(BaseModel):
+class CallMessage(BaseModel):
     """A message of the call: who said it, by role and, where it has one, name."""
 
     role: str
@@ -46,7 +46,7 @@ class CallContext(BaseModel):
         speaker: Name of a speaker who is no agent.
     """
 
-    messages: list[Said] = []
+    messages: list[CallMessage] = []
     left_out: int = 0
     system: str = ""
     speaker: str = ""
@@ -149,13 +149,13 @@ class Checker:
         if agent is not None:
             persona = persona_of(agent, None) if self.speaker.plan.propositions.show_persona else None
         events = []
-        for said in self.context.messages:
-            if said.role == TOOL:  # judges see none of other messages either
+        for message in self.context.messages:
+            if message.role == TOOL:  # judges see none of other messages either
                 continue
-            if said.role == ASSISTANT:
-                events.append(Event("action", name, said.text))
+            if message.role == ASSISTANT:
+                events.append(Event("action", name, message.text))
             else:
-                events.append(Event("stimulus", name, said.text, speaker=said.name or said.role))
+                events.append(Event("stimulus", name, message.text, speaker=message.name or message.role))
         return Action(
             text="",
             agent_name=name,

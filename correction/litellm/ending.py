@@ -16,7 +16,7 @@ from agents.models import Agent, Channel, Message
 from agents.models.conversations import names_of_agents, outsider_name
 from agents.transcripts.ingest import store_ingested
 from agents.transcripts.prepare import NAME_LIMIT, Author, Prepared, Target
-from agents.transcripts.readers.traces import ASSISTANT, TOOL_RESULT, Call, Item, Said, conversations
+from agents.transcripts.readers.traces import ASSISTANT, TOOL_RESULT, Call, Item, PastMessage, conversations
 from agents.transcripts.records import SourceMessage
 from agents.transcripts.sampling import find_sampler, sample_messages
 from agents.transcripts.spans import said_last
@@ -102,7 +102,7 @@ def _store_conversation(
         is_model=True,
         started=row.created_at,
         ended=row.last_round_at,
-        inputs=[Item(said.role, said.text, said.name) for said in context.messages],
+        inputs=[Item(message.role, message.text, message.name) for message in context.messages],
         outputs=[Item(ASSISTANT, text)] if text.strip() else [],
     )
     with transaction.atomic():
@@ -122,7 +122,7 @@ def _store_conversation(
     return Message.objects.filter(channel__slug=slug, external_id=f"{call.id}:{len(call.inputs)}").first()
 
 
-def _skipped_unless_said(item: Item, said: Sequence[Said], agent: Agent) -> Item:
+def _skipped_unless_said(item: Item, earlier: Sequence[PastMessage], agent: Agent) -> Item:
     """Return a message of a call. It is skipped where a tool answered, and where it is the assistant's and not stored as the agent's:
     any client can make it up.
     """
@@ -130,7 +130,7 @@ def _skipped_unless_said(item: Item, said: Sequence[Said], agent: Agent) -> Item
         return replace(item, skip=TOOL_RESULT)
     if item.role != ASSISTANT:
         return item
-    for speaker, text in said:
+    for speaker, text in earlier:
         if speaker == agent.slug and text.strip() == item.text.strip():
             return item
     return replace(item, skip="not said by the agent here")

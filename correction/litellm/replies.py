@@ -238,12 +238,12 @@ def _with_cuts(places: Sequence[int], *, start: int, ends: Sequence[int], text: 
         ends: Ends of sentences, where a long part is cut first; else it is cut at white space, else anywhere.
     """
     cut_places: list[int] = []
-    for place in places:
-        while place - start > LONGEST_PART:
+    for cut in places:
+        while cut - start > LONGEST_PART:
             start = _cut_place(start, ends, text)
             cut_places.append(start)
-        cut_places.append(place)
-        start = place
+        cut_places.append(cut)
+        start = cut
     return cut_places
 
 

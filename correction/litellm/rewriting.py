@@ -43,23 +43,23 @@ def new_mark(parameters: Parameters) -> str:
     return signing.dumps({"agent": parameters.agent, "model": model}, salt=MARK_SALT)
 
 
-def is_marked(asked: Round, *, user_id: int) -> bool:
+def is_marked(gateway_round: Round, *, user_id: int) -> bool:
     """Return whether a round is of a call of ours, for this agent and model; a forged or old mark is none.
 
     Rounds with a reply name the model as its server does. They are believed where the round before the call was, which stores nothing.
     """
-    value = asked.header(MARK_HEADER)
+    value = gateway_round.header(MARK_HEADER)
     if not value:
         return False
     try:
         marked = signing.loads(value, salt=MARK_SALT, max_age=MARK_SECONDS)
     except signing.BadSignature:
         return False
-    if marked["agent"] != asked.parameters.agent:
+    if marked["agent"] != gateway_round.parameters.agent:
         return False
-    if asked.input_type == "request":
-        return bool(marked["model"] == asked.model)
-    return not GatedReply.objects.filter(user=user_id, call_id=asked.litellm_call_id).exists()
+    if gateway_round.input_type == "request":
+        return bool(marked["model"] == gateway_round.model)
+    return not GatedReply.objects.filter(user=user_id, call_id=gateway_round.litellm_call_id).exists()
 
 
 class SessionTaken(Exception):
@@ -169,9 +169,9 @@ class Rewriting:
         if not system and speaker.agent is not None:
             system = persona_of(speaker.agent, None)
         turns: list[Turn] = []
-        for said in context.messages:
-            text = f"{TOOL_ANSWERED}\n{said.text}" if said.role == TOOL else said.text
-            _add_turn(turns, said.role == ASSISTANT, text)
+        for message in context.messages:
+            text = f"{TOOL_ANSWERED}\n{message.text}" if message.role == TOOL else message.text
+            _add_turn(turns, message.role == ASSISTANT, text)
         if self.begun.strip():
             _add_turn(turns, True, self.begun)
         note = render_prompt("litellm/continue", begun=bool(self.begun.strip()), feedback=feedback_text)
@@ -188,7 +188,7 @@ class Rewriting:
             facts={
                 "agent": speaker.agent.slug if speaker.agent is not None else "",
                 "sample_lines": list(speaker.agent.sample_lines) if speaker.agent is not None else [],
-                "said": [said.text for said in context.messages if said.role == ASSISTANT],
+                "said": [message.text for message in context.messages if message.role == ASSISTANT],
                 "rejected": [self.text[len(self.begun) :].strip()],
             },
             label=Label(

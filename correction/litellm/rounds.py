@@ -19,7 +19,7 @@ from agents.kit.text.storable import storable
 from agents.transcripts.prepare import slug_of
 from agents.transcripts.readers.traces import ASSISTANT, TOOL_RESULT, USER, items_of
 from correction.gate.check import GateResult
-from correction.litellm.checking import SYSTEM, TOOL, CallContext, Checker, Said, Speaker, find_speaker
+from correction.litellm.checking import SYSTEM, TOOL, CallContext, CallMessage, Checker, Speaker, find_speaker
 from correction.litellm.contract import NOTHING_TO_SAY, GuardrailAnswer, Round
 from correction.litellm.models import IDLE, WAITING, GatedReply
 from correction.litellm.replies import ReplySoFar, StoredResult, Whose, match_replies, new_ends
@@ -39,49 +39,51 @@ MOST_LOST_RACES = 5  # rounds of one call at the same time
 CHANNEL_PREFIX = "litellm-"  # what clients call their conversations must not lead into other channels
 
 
-def answer_round(asked: Round, *, user_id: int) -> GuardrailAnswer:
+def answer_round(gateway_round: Round, *, user_id: int) -> GuardrailAnswer:
     """Return what LiteLLM is to do with a call or with the texts of its reply so far. No transaction may be open.
 
     Raises:
         Refused: The agent of the configuration does not exist.
     """
-    if is_marked(asked, user_id=user_id):  # a call of ours, which writes a sentence again
+    if is_marked(gateway_round, user_id=user_id):  # a call of ours, which writes a sentence again
         return NOTHING_TO_SAY
-    speaker = find_speaker(asked.parameters, is_call=asked.input_type == "request")
-    if speaker.config.gate_is_off or not asked.litellm_call_id:
+    speaker = find_speaker(gateway_round.parameters, is_call=gateway_round.input_type == "request")
+    if speaker.config.gate_is_off or not gateway_round.litellm_call_id:
         return NOTHING_TO_SAY
-    if asked.input_type == "request":
-        _note_call(asked, speaker, user_id)
+    if gateway_round.input_type == "request":
+        _note_call(gateway_round, speaker, user_id)
         return NOTHING_TO_SAY
-    texts = storable(asked.texts or [])
+    texts = storable(gateway_round.texts or [])
     if not any(texts):
         return NOTHING_TO_SAY
     if speaker.config.gate_mode == GateMode.OBSERVE:
-        _update_replies(asked, speaker, user_id, lambda matched, context: _note_texts(matched, texts))
+        _update_replies(gateway_round, speaker, user_id, lambda matched, context: _note_texts(matched, texts))
         return NOTHING_TO_SAY
     ends_at = time.monotonic() + ROUND_SECONDS
 
     def check(matched: Sequence[ReplySoFar], context: CallContext) -> None:
         def checker_of(reply: ReplySoFar) -> Checker:
             return Checker(
-                speaker, context, reply.session, ends_at=ends_at, is_sent_as_written=asked.is_of_messages_api
+                speaker, context, reply.session, ends_at=ends_at, is_sent_as_written=gateway_round.is_of_messages_api
             )
 
         _check_texts(matched, texts, checker_of)
 
-    answered = _update_replies(asked, speaker, user_id, check)
+    answered = _update_replies(gateway_round, speaker, user_id, check)
     if answered is None:
         return GuardrailAnswer(action="BLOCKED", blocked_reason=OVER)
-    return _answer_with(asked, texts, answered)
+    return _answer_with(gateway_round, texts, answered)
 
 
-def _answer_with(asked: Round, texts: Sequence[str], answered: Sequence[ReplySoFar]) -> GuardrailAnswer:
+def _answer_with(gateway_round: Round, texts: Sequence[str], answered: Sequence[ReplySoFar]) -> GuardrailAnswer:
     """Return what LiteLLM is to send of the checked replies: what passed, with the unfinished rest held back.
 
     A stream of /v1/messages whose words were sent as the model wrote them cannot be changed: it is ended.
     """
     is_changed = any(not text.startswith(reply.text) for text, reply in zip(texts, answered, strict=True))
-    is_changed_too_late = is_changed and asked.is_of_messages_api and any(reply.rounds > 1 for reply in answered)
+    is_changed_too_late = (
+        is_changed and gateway_round.is_of_messages_api and any(reply.rounds > 1 for reply in answered)
+    )
     if is_changed_too_late or any(reply.is_stopped for reply in answered):
         logger.warning(NOT_HELD)
         return GuardrailAnswer(action="BLOCKED", blocked_reason=NOT_HELD)
@@ -92,24 +94,27 @@ def _answer_with(asked: Round, texts: Sequence[str], answered: Sequence[ReplySoF
     )
 
 
-def _note_call(asked: Round, speaker: Speaker, user_id: int) -> None:
+def _note_call(gateway_round: Round, speaker: Speaker, user_id: int) -> None:
     """Store what a call brings with it.
 
     A client may give its calls ids of its own, and two calls the same: the earlier one, whether it got a reply or not, goes on under
     another id.
     """
-    _set_aside(_rows_of(asked, user_id))
-    GatedReply.objects.bulk_create([_new_row(asked, speaker, user_id)], ignore_conflicts=True)
+    _set_aside(_rows_of(gateway_round, user_id))
+    GatedReply.objects.bulk_create([_new_row(gateway_round, speaker, user_id)], ignore_conflicts=True)
 
 
-def _rows_of(asked: Round, user_id: int) -> QuerySet[GatedReply]:
+def _rows_of(gateway_round: Round, user_id: int) -> QuerySet[GatedReply]:
     """Return the row of a call, as a query."""
-    return GatedReply.objects.filter(user=user_id, caller=_caller(asked), call_id=asked.litellm_call_id)
+    return GatedReply.objects.filter(user=user_id, caller=_caller(gateway_round), call_id=gateway_round.litellm_call_id)
 
 
-def _caller(asked: Round) -> str:
+def _caller(gateway_round: Round) -> str:
     """Return a digest of who calls, as far as LiteLLM says it: the client's key and its end user."""
-    known_by = [asked.request_data.user_api_key_hash or "", asked.request_data.user_api_key_end_user_id or ""]
+    known_by = [
+        gateway_round.request_data.user_api_key_hash or "",
+        gateway_round.request_data.user_api_key_end_user_id or "",
+    ]
     return salted_hmac("caller", json.dumps(known_by), algorithm="sha256").hexdigest()
 
 
@@ -118,38 +123,38 @@ def _set_aside(rows: QuerySet[GatedReply]) -> None:
     rows.update(call_id=f"earlier:{uuid4()}")
 
 
-def _new_row(asked: Round, speaker: Speaker, user_id: int) -> GatedReply:
+def _new_row(gateway_round: Round, speaker: Speaker, user_id: int) -> GatedReply:
     """Return the row of a call, not saved yet; the conversation of a speaker who is no agent is not stored, so that it has no channel."""
-    context = read_context(asked, speaker)
+    context = read_context(gateway_round, speaker)
     now = timezone.now()
     return GatedReply(
         user_id=user_id,
-        call_id=asked.litellm_call_id or "",
-        caller=_caller(asked),
+        call_id=gateway_round.litellm_call_id or "",
+        caller=_caller(gateway_round),
         agent=speaker.agent,
         context=context.model_dump(),
-        conversation=_channel_slug(asked, context, speaker.agent.slug) if speaker.agent is not None else "",
+        conversation=_channel_slug(gateway_round, context, speaker.agent.slug) if speaker.agent is not None else "",
         last_round_at=now,
         lease_expires_at=now + WAITING,
     )
 
 
-def read_context(asked: Round, speaker: Speaker) -> CallContext:
+def read_context(gateway_round: Round, speaker: Speaker) -> CallContext:
     """Return what was said before; of a long conversation its last messages."""
-    messages: list[Said] = []
+    messages: list[CallMessage] = []
     systems: list[str] = []
-    end_user = storable(asked.request_data.user_api_key_end_user_id or "")
-    for item in items_of(storable(asked.structured_messages or []), USER) or []:
+    end_user = storable(gateway_round.request_data.user_api_key_end_user_id or "")
+    for item in items_of(storable(gateway_round.structured_messages or []), USER) or []:
         if item.skip == TOOL_RESULT and item.text.strip():
-            messages.append(Said(role=TOOL, text=item.text))
+            messages.append(CallMessage(role=TOOL, text=item.text))
         if item.skip or not item.text.strip():
             continue
         if item.role in (SYSTEM, "developer"):
             systems.append(item.text)
         elif item.role == ASSISTANT:
-            messages.append(Said(role=ASSISTANT, text=item.text))
+            messages.append(CallMessage(role=ASSISTANT, text=item.text))
         else:
-            messages.append(Said(role=item.role, text=item.text, name=item.name or end_user))
+            messages.append(CallMessage(role=item.role, text=item.text, name=item.name or end_user))
     return CallContext(
         messages=messages[-REMEMBERED:],
         left_out=max(0, len(messages) - REMEMBERED),
@@ -158,14 +163,14 @@ def read_context(asked: Round, speaker: Speaker) -> CallContext:
     )
 
 
-def _channel_slug(asked: Round, context: CallContext, agent: str) -> str:
+def _channel_slug(gateway_round: Round, context: CallContext, agent: str) -> str:
     """Return the slug of the conversation's channel: by the session that the client names, else by the person, else by how it begins.
 
     No session leads into the channel of another agent, person or, where no person is named, key of LiteLLM.
     """
-    session = storable(asked.session)
-    end_user = storable(asked.request_data.user_api_key_end_user_id or "")
-    caller = end_user or storable(asked.request_data.user_api_key_hash or "")
+    session = storable(gateway_round.session)
+    end_user = storable(gateway_round.request_data.user_api_key_end_user_id or "")
+    caller = end_user or storable(gateway_round.request_data.user_api_key_hash or "")
     if session:
         known_by = ["session", agent, caller, session]
     elif end_user:
@@ -173,7 +178,7 @@ def _channel_slug(asked: Round, context: CallContext, agent: str) -> str:
     elif context.messages and not context.left_out:
         known_by = ["first message", agent, caller, context.system, context.messages[0].text.strip()]
     else:
-        known_by = ["call", asked.litellm_call_id or ""]
+        known_by = ["call", gateway_round.litellm_call_id or ""]
     # With the installation's key: who sees the slug cannot try whose id it was made of.
     digest = salted_hmac(CHANNEL_PREFIX, "\x00".join(known_by), algorithm="sha256").hexdigest()[:16]
     words = slug_of(session)[:60].strip("-_")  # of the session; the id of a person does not stand in a slug
@@ -187,7 +192,7 @@ class RoundLost(Exception):
     """Other rounds of the call were faster each time."""
 
 
-def _update_replies(asked: Round, speaker: Speaker, user_id: int, change: Change) -> list[ReplySoFar] | None:
+def _update_replies(gateway_round: Round, speaker: Speaker, user_id: int, change: Change) -> list[ReplySoFar] | None:
     """Read the replies of a call, change them, and store them unless another round was faster: then they are read and changed again.
 
     Args:
@@ -199,16 +204,17 @@ def _update_replies(asked: Round, speaker: Speaker, user_id: int, change: Change
     Raises:
         RoundLost: Another round was faster too often.
     """
-    texts = storable(asked.texts or [])
+    texts = storable(gateway_round.texts or [])
     for _ in range(MOST_LOST_RACES):
-        row = _rows_of(asked, user_id).first()
+        row = _rows_of(gateway_round, user_id).first()
         if row is None:  # LiteLLM posts no request rounds, or the gate was off then
-            GatedReply.objects.bulk_create([_new_row(asked, speaker, user_id)], ignore_conflicts=True)
+            GatedReply.objects.bulk_create([_new_row(gateway_round, speaker, user_id)], ignore_conflicts=True)
             continue
         if row.status != GatedReply.Status.PENDING:
             if row.rounds:
                 return None
-            _set_aside(_rows_of(asked, user_id))  # it got no reply in time: what was said before is not known any more
+            # It got no reply in time: what was said before is not known any more.
+            _set_aside(_rows_of(gateway_round, user_id))
             continue
         known = [ReplySoFar.model_validate(reply) for reply in row.replies]
         matched = match_replies(texts, known, work_id=f"{row.pk} {row.created_at.isoformat()}")
@@ -218,7 +224,7 @@ def _update_replies(asked: Round, speaker: Speaker, user_id: int, change: Change
             continue
         if _store_round(row, _with_others(matched, known)):
             return matched
-    raise RoundLost(f"call {asked.litellm_call_id}: {MOST_LOST_RACES} other rounds were stored meanwhile")
+    raise RoundLost(f"call {gateway_round.litellm_call_id}: {MOST_LOST_RACES} other rounds were stored meanwhile")
 
 
 def _store_round(row: GatedReply, replies: Sequence[ReplySoFar]) -> bool:

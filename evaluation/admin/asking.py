@@ -234,7 +234,7 @@ def cost_preview(
     actor_is_paid = acting is not None and is_priced(acting.actor_model)
     judgements = sum(estimate.judgements for estimate in estimates)
     without_a_call = sum(estimate.without_a_call for estimate in estimates)
-    shown: list[tuple[str, object]] = [
+    rows: list[tuple[str, object]] = [
         *facts,
         ("Judge", judge_badge(judge)),
         (
@@ -244,23 +244,23 @@ def cost_preview(
     ]
     spending = estimated(estimates)
     if judge_is_paid:
-        shown.append(("Calls of the judge", f"{spending.calls:,}"))
-        shown.append(("Tokens of the judge, in and out", f"{spending.input_tokens:,} · {spending.output_tokens:,}"))
+        rows.append(("Calls of the judge", f"{spending.calls:,}"))
+        rows.append(("Tokens of the judge, in and out", f"{spending.input_tokens:,} · {spending.output_tokens:,}"))
     else:
-        shown.append(("Calls of the judge", "none: it answers on this machine"))
+        rows.append(("Calls of the judge", "none: it answers on this machine"))
     if acting:
-        shown.append(("Calls to simulate conversations first", f"{acting.calls:,}"))
-        shown.append(("Tokens of the simulation, in and out", f"{acting.input_tokens:,} · {acting.output_tokens:,}"))
+        rows.append(("Calls to simulate conversations first", f"{acting.calls:,}"))
+        rows.append(("Tokens of the simulation, in and out", f"{acting.input_tokens:,} · {acting.output_tokens:,}"))
     if judge_is_paid or actor_is_paid:
-        shown.append(("Cost, estimated", _total_cost(spending, acting)))
+        rows.append(("Cost, estimated", _total_cost(spending, acting)))
         note = _how_estimated(estimates) + note
     else:
-        shown.append(("Cost, estimated", display.badge("free", "good")))
+        rows.append(("Cost, estimated", display.badge("free", "good")))
     if not judgements:
         warnings = (*warnings, "Nothing would be judged: no message fits these choices.")
     if not why_not:
         why_not = str(display.visible(problem_of("judge", judge)))
-    return CostPreview(facts=shown, warnings=warnings, note=note, why_not=why_not)
+    return CostPreview(facts=rows, warnings=warnings, note=note, why_not=why_not)
 
 
 def _total_cost(spending: Spending, acting: SimulationEstimate | None) -> SafeString:

@@ -244,9 +244,9 @@ def _dimension(run: EvaluationRun, summary: DimensionSummary) -> dict[str, Any]:
 
 def _propositions(run: EvaluationRun, summary: DimensionSummary, weakest: PropositionSummary | None) -> SafeString:
     """Show the propositions of a dimension with their means; the weakest is marked if it is weak."""
-    asked = EvaluationScore.objects.filter(evaluation_run=run, dimension=summary.dimension)
+    scores = EvaluationScore.objects.filter(evaluation_run=run, dimension=summary.dimension)
     # The claim of one of its judgements: names that are filled in may differ between them.
-    claims = dict(asked.order_by().values_list("proposition_id").annotate(words=Max("claim")))
+    claims = dict(scores.order_by().values_list("proposition_id").annotate(words=Max("claim")))
     rows: list[tuple[object, ...]] = []
     for proposition in summary.propositions:
         url = scores_url(run, dimension__exact=summary.dimension, proposition_id=proposition.id)

@@ -18,7 +18,6 @@ from evaluation.runs.ideas import DistinctIdea
 COVERAGE = "share scored of the judgements this judge can make, 0 to 1; null where there are none"
 DimensionName = Annotated[str, one_of(Dimension.choices)]
 Status = Annotated[str, one_of(EvaluationRun.Status.choices)]
-Interval = Annotated[list[float], Field(min_length=2, max_length=2)]  # 95 %: low, high
 
 
 def heuristic_of(judge: str = "judge") -> Any:

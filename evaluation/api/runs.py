@@ -80,8 +80,8 @@ class Evaluations(Rows):
         What was asked for within 24 hours and has not ended is not asked for twice: then `taken_up` is true.
         """
         with reading_propositions():
-            asked = self.read_body()
-            run, resumed = request_evaluation(asked, agent=asked.agent, channel=asked.channel)
+            body = self.read_body()
+            run, resumed = request_evaluation(body, agent=body.agent, channel=body.channel)
         return accepted(request, run, taken_up=resumed)
 
     def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Response:

@@ -95,10 +95,10 @@ class Labels(Listed):
         score was shown. 409 when the judgement is none to label (not scored, a count, a rule). To see what is to be labelled without the
         judge's answer, read an evaluation's `scores/?blind=true`.
         """
-        asked = self.read_body()
-        score = EvaluationScore.objects.select_related("evaluation_run").filter(pk=asked.score).first()
+        body = self.read_body()
+        score = EvaluationScore.objects.select_related("evaluation_run").filter(pk=body.score).first()
         if score is None:
-            raise ValidationError({"score": [f"there is no judgement {asked.score}"]})
+            raise ValidationError({"score": [f"there is no judgement {body.score}"]})
         why_not = why_not_labelled(score)
         if why_not:
             raise Conflict(f"judgement {score.pk} cannot be labelled: {why_not}")
@@ -106,7 +106,7 @@ class Labels(Listed):
         annotator = user.get_username()
         again = ScoreLabel.objects.filter(evaluation_score=score, annotator=annotator, withdrawn=False).exists()
         try:
-            label = save_label(score=score, annotator=annotator, value=asked.value, note=asked.note, user=user)
+            label = save_label(score=score, annotator=annotator, value=body.value, note=body.note, user=user)
         except ValueError as error:  # deleted meanwhile, or the user's name is too long for an annotator's
             raise Conflict(str(error)) from None
         return Response(self.shown(label), status=200 if again else 201)

@@ -139,8 +139,8 @@ class FewShotResult(BaseModel):
 
 
 # -- choosing, without a database
-def choose_examples(labelled: Sequence[LabelledMessage], n: int = EXAMPLES) -> list[LabelledMessage]:
-    """Return up to n labelled judgements of different messages, spread over the values that people gave, lowest value first.
+def choose_examples(labelled: Sequence[LabelledMessage]) -> list[LabelledMessage]:
+    """Return up to `EXAMPLES` labelled judgements of different messages, spread over the values that people gave, lowest value first.
 
     One of each value is taken, then a second one of each, and so on; those stored first come first. The same labels give the same.
     """
@@ -151,18 +151,18 @@ def choose_examples(labelled: Sequence[LabelledMessage], n: int = EXAMPLES) -> l
             messages.add(item.message)
             by_value[item.value].append(item)
     chosen: list[LabelledMessage] = []
-    while by_value and len(chosen) < n:
+    while by_value and len(chosen) < EXAMPLES:
         for value in sorted(by_value):
             chosen.append(by_value[value].pop(0))
             if not by_value[value]:
                 del by_value[value]
-    return sorted(chosen[:n], key=lambda item: (item.value, item.score))
+    return sorted(chosen[:EXAMPLES], key=lambda item: (item.value, item.score))
 
 
-def folds_of(labelled: Sequence[LabelledMessage], folds: int = FOLDS) -> dict[int, int]:
-    """Return the fold of each conversation, 0 to folds − 1, so that all have about as many labelled judgements."""
+def folds_of(labelled: Sequence[LabelledMessage]) -> dict[int, int]:
+    """Return the fold of each conversation, 0 to `FOLDS` − 1, so that all have about as many labelled judgements."""
     items_of_conversation = Counter(item.conversation for item in labelled)
-    items_of_fold = [0] * folds
+    items_of_fold = [0] * FOLDS
     fold_of: dict[int, int] = {}
     largest_first = sorted(items_of_conversation.items(), key=lambda pair: (-pair[1], pair[0]))
     for conversation, items in largest_first:
@@ -194,7 +194,7 @@ def gain_of(labelled: Sequence[LabelledMessage], scores: Scores) -> KappaGain:
 
 # -- a trial
 @dataclass(frozen=True, slots=True)
-class Asked:
+class TrialItem:
     """Which labelled judgement a question is about, and whether it is asked with examples."""
 
     score: int
@@ -290,21 +290,21 @@ def _questions(trial: FewShotTrial, rows: Sequence[EvaluationScore]) -> Iterator
     chosen = examples_for_each(trial.labelled)
     examples = make_examples([item.score for item in trial.labelled])
     for row in rows:
-        asked = asked_again(row)
+        question = asked_again(row)
         beside = [examples[item.score] for item in chosen[row.pk]]
-        shown = examples_beside(beside, dimension=trial.dimension, message=row.message)
-        arms: dict[Arm, tuple[Example, ...]] = {"before": (), "after": shown}
+        examples_shown = examples_beside(beside, dimension=trial.dimension, message=row.message)
+        arms: dict[Arm, tuple[Example, ...]] = {"before": (), "after": examples_shown}
         for arm, examples_of_arm in arms.items():
             yield Question(
-                propositions=(asked.proposition,),
-                context=asked.context,
+                propositions=(question.proposition,),
+                context=question.context,
                 label=Label(purpose=PURPOSE, dimension=trial.dimension, work_id=trial.work_id),
                 model=trial.judge,
                 nonce=nonce,
                 double_check=fields["double_check"],
                 method=fields["method"],
                 examples=examples_of_arm,
-                items=(Asked(row.pk, arm),),
+                items=(TrialItem(row.pk, arm),),
             )
 
 
@@ -378,11 +378,11 @@ def _ask(trial: FewShotTrial, done: Callable[[int], None]) -> None:
             yield question
 
     for answered in ask_all(while_judge_answers(), deadline=settings.LLM_EVALUATION_DEADLINE):
-        [asked] = answered.question.items
+        [item] = answered.question.items
         [verdict] = answered.verdicts
         health.note(failed=verdict.cause in FAILURES, why=verdict.reason)
         if verdict.status == "scored" and verdict.raw_value is not None:
-            trial.scores[asked.arm][asked.score] = verdict.raw_value
+            trial.scores[item.arm][item.score] = verdict.raw_value
         done(1)
     if health.down:
         raise JudgeDown(health.down)

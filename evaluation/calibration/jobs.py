@@ -22,7 +22,6 @@ from evaluation.runs.summary import refusal
 from evaluation.scorers.subjects import NO_MESSAGE
 
 Status = Job.Status
-MOST_AGENTS = 100  # of a check that workers make: all their evaluations are planned in one transaction
 
 
 class JudgeCheckRequest(AgentsRequest):
@@ -57,28 +56,28 @@ class JudgeCheckRequest(AgentsRequest):
         return self.model_copy(update={"dimensions": dimensions}).spec(agent=agent)
 
 
-def specs_to_queue(asked: JudgeCheckRequest) -> list[RunSpec]:
+def specs_to_queue(request: JudgeCheckRequest) -> list[RunSpec]:
     """Return what is measured of each agent that said something, by the judge to check; agents that said nothing are left out.
 
     Raises:
         ValueError: There is no such agent, there are too many at once, or none said anything; begins with the name of the field.
         PropositionError: Proposition files cannot be used.
     """
-    specs = [asked.spec(agent=agent) for agent in asked.find_few_agents(MOST_AGENTS)]
+    specs = [request.spec(agent=agent) for agent in request.find_few_agents()]
     speaking = [spec for spec in specs if said_something(spec)]
     if not speaking:
         raise ValueError(f"agents nothing to check the judge on: {NO_MESSAGE}")
     return speaking
 
 
-def request_check(asked: JudgeCheckRequest, *, user: Any = None) -> Job:
+def request_check(request: JudgeCheckRequest, *, user: Any = None) -> Job:
     """Have workers check a judge; see `queue_check`.
 
     Raises:
         ValueError, PropositionError: As `specs_to_queue`; the judge cannot be asked.
     """
-    refuse_judge(asked.judge)
-    return queue_check(specs=specs_to_queue(asked), of_all=asked.are_all, order=asked.order, user=user)
+    refuse_judge(request.judge)
+    return queue_check(specs=specs_to_queue(request), of_all=request.are_all, order=request.order, user=user)
 
 
 def parts_of(spec: RunSpec, *, order: bool) -> tuple[RunSpec, ...]:
@@ -134,8 +133,8 @@ def conclude(job: Job, *, owner: str) -> dict[str, Any]:
     if order:
         orders = order_tests(triples)
         store_order_tests(judge=options["judge"], procedure=options["procedure"], tests=orders)
-        shown = {name: test.model_dump(mode="json") for name, test in orders.items()}
-        return {"status": Status.COMPLETED, "done": len(triples), "result": {"orders": shown}}
+        dumped = {name: test.model_dump(mode="json") for name, test in orders.items()}
+        return {"status": Status.COMPLETED, "done": len(triples), "result": {"orders": dumped}}
     tests = swap_tests(pairs)
     stays = store_swap_tests(tests=tests, **options)
     result = {

@@ -54,13 +54,13 @@ class LabelProblem:
 
     def sentence(self, path: str) -> str:
         """Return e.g. ``labels.csv, line 3, column value: '12': allowed: 0 to 9, …``."""
-        place = path
+        location = path
         if self.line:
-            place += f", line {self.line}"
+            location += f", line {self.line}"
         if self.column:
-            place += f", column {self.column}"
+            location += f", column {self.column}"
         value = f"{str(self.value)[:60]!r}: " if self.value != "" else ""
-        return f"{place}: {value}{self.reason}"
+        return f"{location}: {value}{self.reason}"
 
 
 class LabelFileError(Exception):

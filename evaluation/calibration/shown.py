@@ -148,8 +148,8 @@ def _section_text(section: Section) -> str:
     lines += last
     if section.marked and section.count:
         # The last event: of the last ones, or of the first ones (after the title), which a line on what is left out may follow.
-        place = len(lines) - 1 if last else len(first)
-        lines[place] = f"{JUDGED_MARK} {lines[place]}"
+        index = len(lines) - 1 if last else len(first)
+        lines[index] = f"{JUDGED_MARK} {lines[index]}"
     return "\n".join(lines)
 
 

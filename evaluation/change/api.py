@@ -39,7 +39,7 @@ from evaluation.calibration.models import JudgeCalibration
 from evaluation.calibration.passport import passport_of, with_passports
 from evaluation.change.choosing import against_baselines
 from evaluation.change.comparison import Comparison
-from evaluation.change.evidence import Judged, dropped_tags, newest_of_ways, nothing_newer, stale_reasons
+from evaluation.change.evidence import JudgeAndProcedure, dropped_tags, newest_of_ways, nothing_newer, stale_reasons
 from evaluation.change.measurements import NotComparable
 from evaluation.change.models import Baseline, Change, DriftAlert
 from evaluation.judge.passport import Passport
@@ -183,10 +183,10 @@ class Baselines(Listed):
         messages with a tag that this one would not ask for, unless `replace` is true.
         """
         with reading_propositions():
-            asked = self.read_body()
-            if not asked.replace:
-                _refuse_dropped_tags(asked.spec(agent=asked.agent))
-            run, is_same = request_evaluation(asked, agent=asked.agent, is_baseline=True)
+            body = self.read_body()
+            if not body.replace:
+                _refuse_dropped_tags(body.spec(agent=body.agent))
+            run, is_same = request_evaluation(body, agent=body.agent, is_baseline=True)
         return accepted(request, run, taken_up=is_same)
 
     def retrieve(self, request: Request, agent: str) -> Response:
@@ -253,7 +253,7 @@ def _newest_runs(agent: Agent) -> RunsToCompare:
     if not baselines:
         raise NotFound(f"{agent.slug} has no baseline yet; POST to /api/evaluations/baselines/ captures one")
     ways = sorted({(baseline.judge, baseline.procedure) for baseline in baselines})
-    judges = [Judged(judge=judge, procedure=procedure) for judge, procedure in ways]
+    judges = [JudgeAndProcedure(judge=judge, procedure=procedure) for judge, procedure in ways]
     runs = newest_of_ways([agent.pk], judges).get(agent.pk)
     if runs:
         return RunsToCompare(newest=list(runs.values())[-1], by_dimension=runs)

@@ -173,8 +173,8 @@ class ChangeResult(BaseModel):
         Of a rule with `of_ten` only below what is asked.
         """
         if self.of_ten is not None and self.baseline is not None and self.candidate is not None:
-            asked = HIGHEST * self.of_ten / 10
-            return rounded(min(self.candidate, asked) - min(self.baseline, asked))
+            least_points = HIGHEST * self.of_ten / 10
+            return rounded(min(self.candidate, least_points) - min(self.baseline, least_points))
         if self.hits is None or self.baseline_hits is None:
             return self.delta
         hit_before = self.baseline_hits.value or 0.0
@@ -557,23 +557,23 @@ def change_of_rate(change: AnyChange, before: Scores, now: Scores, *, of_ten: in
         before, now: Scores of 0 and 9, of the baseline and of the candidate.
         margin: Half-width of "no change", in points.
     """
-    asked = HIGHEST * of_ten / 10
+    least_rate = HIGHEST * of_ten / 10
     change = change.model_copy(update={"of_ten": of_ten, "n_more": None})
     pair = _comparable(before, now)
     interval_before = rate_interval(pair.before)
     interval_now = rate_interval(pair.now)
     lower = pair.before if (change.delta or 0.0) > 0 else pair.now  # the side on which it holds less often
-    less_than_asked = below_p(lower, asked)
+    less_than_asked = below_p(lower, least_rate)
     points = change.points
     if interval_before is None or interval_now is None or less_than_asked is None:
         return change.model_copy(update={"verdict": undecided(points, margin)})
     if points is None or change.p_value is None:  # not compared: `interval_note` says why
         return change.model_copy(update={"verdict": undecided(points, margin)})
     p_value = max(less_than_asked, change.p_value)
-    mean_before = min(change.baseline or 0.0, asked)
-    mean_now = min(change.candidate or 0.0, asked)
-    low = math.hypot(mean_now - min(interval_now.low, asked), min(interval_before.high, asked) - mean_before)
-    high = math.hypot(min(interval_now.high, asked) - mean_now, mean_before - min(interval_before.low, asked))
+    mean_before = min(change.baseline or 0.0, least_rate)
+    mean_now = min(change.candidate or 0.0, least_rate)
+    low = math.hypot(mean_now - min(interval_now.low, least_rate), min(interval_before.high, least_rate) - mean_before)
+    high = math.hypot(min(interval_now.high, least_rate) - mean_now, mean_before - min(interval_before.low, least_rate))
     interval = Interval(points - low, points + high)
     update = {
         "interval": interval,

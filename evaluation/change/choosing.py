@@ -17,7 +17,7 @@ from agents.models import Agent, Message
 from evaluation.change.comparison import Comparison, adjusted, compare
 from evaluation.change.evidence import (
     ADHERENCE,
-    Judged,
+    JudgeAndProcedure,
     baseline_and_candidate,
     get_baseline,
     newest_evidence,
@@ -221,7 +221,7 @@ def compare_with_baselines(
     procedures: set[str] = set()
     for rows in baselines.values():
         procedures |= {row.procedure for row in rows if row.judge == judge}
-    ways = [Judged(judge=judge, procedure=procedure) for procedure in sorted(procedures)]
+    ways = [JudgeAndProcedure(judge=judge, procedure=procedure) for procedure in sorted(procedures)]
     newest = newest_of_ways(list(baselines), ways, dimensions=dimensions)
     result = Compared()
     for agent in agents:
@@ -311,7 +311,7 @@ def _newest_like(agent: Agent, baseline: Measurement, dimensions: Sequence[str])
     Raises:
         NotComparable: The agent was never evaluated, or not in these dimensions.
     """
-    judged = Judged(judge=baseline.judge, procedure=baseline.procedure)
+    judged = JudgeAndProcedure(judge=baseline.judge, procedure=baseline.procedure)
     newest = newest_evidence([agent.pk], judged).get(agent.pk, {})
     runs = {name: run for name, run in runs_of(newest).items() if not dimensions or name in dimensions}
     if runs:
@@ -330,16 +330,16 @@ def _newest_like(agent: Agent, baseline: Measurement, dimensions: Sequence[str])
 Asked = EvaluationRun | Tag | None  # None: the baseline, or the newest evidence
 
 
-def ways_of(agent: Agent) -> list[Judged]:
+def ways_of(agent: Agent) -> list[JudgeAndProcedure]:
     """Return how an agent was judged: models before heuristics, real speech before simulated, the newest first."""
     rows = Evidence.objects.filter(agent=agent).order_by().values("judge", "procedure")
     newest_first = rows.annotate(at=Max("newest_message_at")).order_by("-at", "judge", "procedure")
-    ways = [Judged(judge=row["judge"], procedure=row["procedure"]) for row in newest_first]
-    return sorted(ways, key=lambda way: (is_heuristic(way.judge), "simulated" in way.procedure.split("+")))
+    ways = [JudgeAndProcedure(judge=row["judge"], procedure=row["procedure"]) for row in newest_first]
+    return sorted(ways, key=lambda judged: (is_heuristic(judged.judge), "simulated" in judged.procedure.split("+")))
 
 
 def chosen_measurements(
-    agent: Agent | None, baseline: Asked, candidate: Asked, *, ways: Sequence[Judged]
+    agent: Agent | None, baseline: Asked, candidate: Asked, *, ways: Sequence[JudgeAndProcedure]
 ) -> tuple[Measurement | None, Measurement | None]:
     """Return two measurements of an agent, judged in the first way in which there are both; None for one that there is in no way.
 
@@ -353,16 +353,16 @@ def chosen_measurements(
     """
     for asked in (baseline, candidate):
         if isinstance(asked, EvaluationRun):  # it was judged in one way: the other is looked for in the same
-            ways = [Judged(judge=asked.judge, procedure=asked.procedure)]
+            ways = [JudgeAndProcedure(judge=asked.judge, procedure=asked.procedure)]
             break
     before: Measurement | None = None
     now: Measurement | None = None
-    for way in ways:
-        now_in_way = _measured_as(agent, candidate, way, since_baselines=baseline is None)
+    for judged in ways:
+        now_in_way = _measured_as(agent, candidate, judged, since_baselines=baseline is None)
         if baseline is None and agent is not None:
-            before_in_way = _measured_baselines(agent, way, now_in_way)
+            before_in_way = _measured_baselines(agent, judged, now_in_way)
         else:
-            before_in_way = _measured_as(agent, baseline, way)
+            before_in_way = _measured_as(agent, baseline, judged)
         if before_in_way is not None and now_in_way is not None:
             return before_in_way, now_in_way
         before = before or before_in_way
@@ -370,9 +370,9 @@ def chosen_measurements(
     return before, now
 
 
-def _measured_baselines(agent: Agent, way: Judged, candidate: Measurement | None) -> Measurement | None:
+def _measured_baselines(agent: Agent, judged: JudgeAndProcedure, candidate: Measurement | None) -> Measurement | None:
     """Return the agent's current baselines, with adherence also where too little of it was scored for one; None without any."""
-    rows = get_baseline(agent=agent, judge=way.judge, procedure=way.procedure)
+    rows = get_baseline(agent=agent, judge=judged.judge, procedure=judged.procedure)
     if not rows:
         return None
     measured = measurement_of_baselines(rows.values(), candidate)
@@ -385,7 +385,7 @@ def _measured_baselines(agent: Agent, way: Judged, candidate: Measurement | None
 
 
 def _measured_as(
-    agent: Agent | None, asked: Asked, way: Judged, *, since_baselines: bool = False
+    agent: Agent | None, asked: Asked, judged: JudgeAndProcedure, *, since_baselines: bool = False
 ) -> Measurement | None:
     """Return the evaluation asked for, or the newest evidence of an agent in this way; None where there is none.
 
@@ -397,23 +397,25 @@ def _measured_as(
         return measurement_of(asked)
     if agent is None:
         return None
-    runs = _newest_runs(agent, way, tag=asked, since_baselines=since_baselines)
+    runs = _newest_runs(agent, judged, tag=asked, since_baselines=since_baselines)
     if ADHERENCE not in runs:
-        unscored = _without_adherence(agent, way, asked, runs)
+        unscored = _without_adherence(agent, judged, asked, runs)
         if unscored is not None:
             runs = {ADHERENCE: unscored, **runs}  # first: `measurement_of_runs` takes the last for the newest
     return measurement_of_runs(runs) if runs else None
 
 
-def _newest_runs(agent: Agent, way: Judged, *, tag: Tag | None, since_baselines: bool) -> dict[str, EvaluationRun]:
+def _newest_runs(
+    agent: Agent, judged: JudgeAndProcedure, *, tag: Tag | None, since_baselines: bool
+) -> dict[str, EvaluationRun]:
     """Return the evaluations of the newest evidence, by dimension."""
     if tag is None and since_baselines:
-        return runs_of(newest_since_baselines([agent.pk], way).get(agent.pk, {}))
-    return runs_of(newest_evidence([agent.pk], way, tag=tag).get(agent.pk, {}))
+        return runs_of(newest_since_baselines([agent.pk], judged).get(agent.pk, {}))
+    return runs_of(newest_evidence([agent.pk], judged, tag=tag).get(agent.pk, {}))
 
 
 def _without_adherence(
-    agent: Agent, way: Judged, tag: Tag | None, runs: Mapping[str, EvaluationRun]
+    agent: Agent, judged: JudgeAndProcedure, tag: Tag | None, runs: Mapping[str, EvaluationRun]
 ) -> EvaluationRun | None:
     """Return the evaluation that asked for adherence and scored nothing of it; None where there is none. By hits it compares all the same.
 
@@ -424,16 +426,16 @@ def _without_adherence(
         runs: The evaluations of the other dimensions.
     """
     newest = newest_if_asked_adherence(runs.values())
-    if newest is not None or tag is None or not is_heuristic(way.judge):
+    if newest is not None or tag is None or not is_heuristic(judged.judge):
         return newest
     name, value = tag
     completed = EvaluationRun.objects.filter(
-        agent=agent, status=EvaluationRun.Status.COMPLETED, judge=way.judge, swap_test=""
+        agent=agent, status=EvaluationRun.Status.COMPLETED, judge=judged.judge, swap_test=""
     )
     tag_value = Cast(KeyTextTransform(name, "where"), TextField())  # else compared with JSON
     tagged = completed.annotate(tag_value=tag_value).filter(tag_value=value)
     run: EvaluationRun
     for run in tagged.select_related("agent").order_by("-pk"):
-        if run.procedure == way.procedure and ADHERENCE in run.dimensions:
+        if run.procedure == judged.procedure and ADHERENCE in run.dimensions:
             return run
     return None

@@ -10,7 +10,7 @@ from agents.personas.persona import changes_between
 from evaluation.change.change import ChangeResult, corrected
 from evaluation.change.dimension_pair import DimensionPair
 from evaluation.change.lost import Lost, lost_dimensions, lost_propositions
-from evaluation.change.measured import Measured
+from evaluation.change.measured import MeasuredProposition
 from evaluation.change.measurements import Measurement, NotComparable
 from evaluation.judge.identity import judge_changed
 from evaluation.models import is_heuristic
@@ -384,10 +384,10 @@ def _are_of_different_messages(baseline: Measurement, candidate: Measurement) ->
 
 def _has_no_digests(measurement: Measurement) -> bool:
     """Return whether propositions were asked, and it is not known how any of them was worded."""
-    asked: list[Measured] = []
+    propositions: list[MeasuredProposition] = []
     for dimension in measurement.dimensions.values():
-        asked += dimension.propositions.values()
-    return bool(asked) and not any(measured.digest for measured in asked)
+        propositions += dimension.propositions.values()
+    return bool(propositions) and not any(measured.digest for measured in propositions)
 
 
 # -- many at once

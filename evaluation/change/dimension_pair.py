@@ -17,7 +17,7 @@ from evaluation.change.change import (
     mean_of,
 )
 from evaluation.change.lost import Lost, ScoredShare
-from evaluation.change.measured import Measured, MeasuredDimension, is_message, item_of
+from evaluation.change.measured import MeasuredDimension, MeasuredProposition, is_message, item_of
 from evaluation.dimensions import BY_ONE_MESSAGE, Dimension
 from evaluation.models import COUNTED, is_heuristic
 from evaluation.runs.summary import NOTHING, TOO_LITTLE, Share, total
@@ -52,7 +52,7 @@ class DimensionPair:
         self.counted = name in COUNTED
         self.heuristic = is_heuristic(judge)
         self.reworded: list[str] = []
-        self.same: dict[str, tuple[Measured, Measured]] = {}
+        self.same: dict[str, tuple[MeasuredProposition, MeasuredProposition]] = {}
         self._match_propositions()
         self.over_window = self._judged_over_window()
         self.by_rate = self._rates()
@@ -105,7 +105,7 @@ class DimensionPair:
         if not scored_before and not scored_now and (before.unjudged or now.unjudged):
             self.unjudged.append(proposition)
 
-    def _hits(self, before: Measured, now: Measured) -> tuple[Share, Share] | None:
+    def _hits(self, before: MeasuredProposition, now: MeasuredProposition) -> tuple[Share, Share] | None:
         """Return the hits of both, where they are compared; None where the scores are."""
         if not self.heuristic or self.name not in BY_ONE_MESSAGE:  # only the offline judge finds hits of cues and rules
             return None
@@ -122,7 +122,7 @@ class DimensionPair:
 
     # -- how much was scored
     @property
-    def judged_by_message(self) -> dict[str, tuple[Measured, Measured]]:
+    def judged_by_message(self) -> dict[str, tuple[MeasuredProposition, MeasuredProposition]]:
         """Return the propositions that are judged message by message in both, without those compared by hits: fewer hits are no loss."""
         by_message = {}
         for proposition, (before, now) in self.same.items():
@@ -265,7 +265,7 @@ class DimensionPair:
         return _sample_of(self.before, scored_before), _sample_of(self.now, scored_now)
 
 
-def _scored_share(dimension: MeasuredDimension, propositions: Sequence[Measured]) -> ScoredShare:
+def _scored_share(dimension: MeasuredDimension, propositions: Sequence[MeasuredProposition]) -> ScoredShare:
     """Return how much of these propositions was scored, and by message how many of them were."""
     share = total(measured.share or NOTHING for measured in propositions)
     scored: Counter[object] = Counter()

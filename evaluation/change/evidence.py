@@ -165,7 +165,7 @@ NEWEST_FIRST = ("-newest_message_at", "-evaluation_run_id")  # without the id it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
+class JudgeAndProcedure:
     """How something was judged: scores by different judges or procedures never stand in one line."""
 
     judge: str
@@ -175,7 +175,7 @@ class Judged:
         return f"{self.judge} {self.procedure}"
 
 
-def judged_ways(baselines: QuerySet[Baseline] | None = None) -> list[Judged]:
+def judged_ways(baselines: QuerySet[Baseline] | None = None) -> list[JudgeAndProcedure]:
     """Return the judges and procedures there are baselines of, the one that most agents have first; models before heuristics.
 
     Args:
@@ -185,18 +185,18 @@ def judged_ways(baselines: QuerySet[Baseline] | None = None) -> list[Judged]:
         baselines = Baseline.objects.all()
     by_way = baselines.order_by().values("judge", "procedure")
     rows = by_way.annotate(agents=Count("agent", distinct=True), at=Max("captured_at")).order_by("-agents", "-at")
-    ways = [Judged(judge=row["judge"], procedure=row["procedure"]) for row in rows[:MOST_JUDGES]]
+    ways = [JudgeAndProcedure(judge=row["judge"], procedure=row["procedure"]) for row in rows[:MOST_JUDGES]]
     return sorted(ways, key=lambda judged: is_heuristic(judged.judge))
 
 
-def judged_last(agents: Collection[Agent]) -> Judged | None:
+def judged_last(agents: Collection[Agent]) -> JudgeAndProcedure | None:
     """Return by whom and how these agents were judged last, simulations aside; None where nothing was scored."""
     evidence = Evidence.objects.filter(agent__in=agents, evaluation_run__simulated=False).order_by("-evaluation_run_id")
     last = evidence.values("judge", "procedure").first()
-    return Judged(**last) if last is not None else None
+    return JudgeAndProcedure(**last) if last is not None else None
 
 
-def note_evidence(run: EvaluationRun, spoken: QuerySet[Message]) -> None:
+def note_evidence(run: EvaluationRun, messages: QuerySet[Message]) -> None:
     """Store in which dimensions a completed evaluation of an agent scored something (or has a statistic), and up to which message.
 
     Adherence also where the judge looked and could score nothing: that an agent is not to be recognised any more is a finding.
@@ -204,14 +204,14 @@ def note_evidence(run: EvaluationRun, spoken: QuerySet[Message]) -> None:
     sampled by position, or made to test the judge, are no evidence.
 
     Args:
-        spoken: The agent's messages in its window: all of them are judged by what looks at the window as a whole.
+        messages: The agent's messages in its window: all of them are judged by what looks at the window as a whole.
     """
     if run.agent_id is None or run.position_bins or run.swap_test:
         return
     newest_by_dimension = _newest_scored(run)
     newest: datetime | None = None
     if None in newest_by_dimension.values():  # a dimension judged over the window: it saw all that was spoken
-        newest = spoken.order_by().aggregate(at=Max("said_at"))["at"]
+        newest = messages.order_by().aggregate(at=Max("said_at"))["at"]
     rows = []
     for dimension, newest_scored in newest_by_dimension.items():
         row = Evidence(
@@ -247,19 +247,19 @@ def _newest_scored(run: EvaluationRun) -> dict[str, datetime | None]:
     return newest_by_dimension | dict.fromkeys(over_windows)
 
 
-def store_completed(run: EvaluationRun, summary: RunSummary, *, spoken: QuerySet[Message], linked: bool) -> None:
+def store_completed(run: EvaluationRun, summary: RunSummary, *, messages: QuerySet[Message], linked: bool) -> None:
     """Store what a completed evaluation of an agent is evidence of, and make it the baseline where it was asked to be.
 
     Args:
-        spoken: See `note_evidence`.
+        messages: See `note_evidence`.
         linked: Whether only the dimensions of channels have new numbers: then they alone become the baseline.
     """
-    note_evidence(run, spoken)
+    note_evidence(run, messages)
     if run.is_baseline:
         promote(run, summary, only=CHANNEL_DIMENSIONS if linked else None)
 
 
-def newest_evidence(agents: Collection[int], judged: Judged, *, tag: Tag | None = None) -> dict[int, Newest]:
+def newest_evidence(agents: Collection[int], judged: JudgeAndProcedure, *, tag: Tag | None = None) -> dict[int, Newest]:
     """Return of each agent and dimension the evidence with the newest judged message; of equals that of the newest evaluation.
 
     Args:
@@ -282,7 +282,7 @@ def newest_evidence(agents: Collection[int], judged: Judged, *, tag: Tag | None 
     return _by_agent(keys)
 
 
-def newest_since_baselines(agents: Collection[int], judged: Judged) -> dict[int, Newest]:
+def newest_since_baselines(agents: Collection[int], judged: JudgeAndProcedure) -> dict[int, Newest]:
     """Return the newest evidence of each agent and dimension that has a baseline; only what judged a newer message than the baseline.
 
     An evaluation that was made before the baseline counts, too, if it was of the same persona. Agents without any are left out.
@@ -296,8 +296,8 @@ def newest_since_baselines(agents: Collection[int], judged: Judged) -> dict[int,
 
 
 def compared_evaluations(
-    agents: Collection[int] | None = None, judged: Judged | None = None
-) -> dict[tuple[int, Judged], set[tuple[str, int, int]]]:
+    agents: Collection[int] | None = None, judged: JudgeAndProcedure | None = None
+) -> dict[tuple[int, JudgeAndProcedure], set[tuple[str, int, int]]]:
     """Return what is compared now, of these agents (default: all) by this judge (default: any), in one query.
 
     Returns:
@@ -311,10 +311,10 @@ def compared_evaluations(
         baselines = baselines.filter(judge=judged.judge, procedure=judged.procedure)
     newest = _newer_than_baseline().order_by(*NEWEST_FIRST).values("evaluation_run")[:1]
     rows = baselines.order_by().annotate(newest_run=Subquery(newest)).filter(newest_run__isnull=False)
-    compared: dict[tuple[int, Judged], set[tuple[str, int, int]]] = defaultdict(set)
+    compared: dict[tuple[int, JudgeAndProcedure], set[tuple[str, int, int]]] = defaultdict(set)
     columns = ("agent", "judge", "procedure", "dimension", "evaluation_run", "newest_run")
     for agent, judge, procedure, dimension, baseline_run, newest_run in rows.values_list(*columns):
-        compared[agent, Judged(judge=judge, procedure=procedure)].add((dimension, baseline_run, newest_run))
+        compared[agent, JudgeAndProcedure(judge=judge, procedure=procedure)].add((dimension, baseline_run, newest_run))
     return dict(compared)
 
 
@@ -346,7 +346,7 @@ def runs_of(newest: Newest) -> dict[str, EvaluationRun]:
 
 
 def newest_of_ways(
-    agents: Collection[int], ways: Iterable[Judged], *, dimensions: Collection[str] = ()
+    agents: Collection[int], ways: Iterable[JudgeAndProcedure], *, dimensions: Collection[str] = ()
 ) -> dict[int, dict[str, EvaluationRun]]:
     """Return of each agent the evaluations newer than its baselines, by dimension, the newest last.
 

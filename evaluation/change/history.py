@@ -17,7 +17,7 @@ from django.db.models import F, Max, Q, Sum
 from django.utils import timezone
 
 from agents.builds import Tag
-from evaluation.change.evidence import Judged
+from evaluation.change.evidence import JudgeAndProcedure
 from evaluation.change.models import Evidence
 from evaluation.dimensions import CHANNEL_DIMENSIONS
 from evaluation.models import BY_MESSAGE, COUNTED, EvaluationRun, EvaluationScore, is_heuristic
@@ -113,7 +113,7 @@ class History:
     """
 
     agent: int
-    judged: Judged
+    judged: JudgeAndProcedure
     dimension: str
     points: Sequence[Scored]
     rolled: Sequence[Rolled] = ()
@@ -170,7 +170,7 @@ class HistoryKey:
     """What a history is of: an agent (primary key), by one judge and procedure, in one dimension."""
 
     agent: int
-    judged: Judged
+    judged: JudgeAndProcedure
     dimension: str
 
 
@@ -179,7 +179,7 @@ def histories(
     agents: Collection[int],
     tags: Mapping[tuple[int, Tag], datetime],
     dimensions: Collection[str] = (),
-    judged: Judged | None = None,
+    judged: JudgeAndProcedure | None = None,
 ) -> list[History]:
     """Return the histories of these agents (primary keys), those by models before heuristics, in at most eight queries whatever there is.
 
@@ -211,7 +211,7 @@ def histories(
     return sorted(drawn, key=_models_first)
 
 
-def _newest_runs(agents: Collection[int], judged: Judged | None) -> dict[int, EvaluationRun]:
+def _newest_runs(agents: Collection[int], judged: JudgeAndProcedure | None) -> dict[int, EvaluationRun]:
     """Return the newest evaluations of these agents by primary key, without simulated speech, positions and swap tests."""
     completed = EvaluationRun.objects.filter(
         status=EvaluationRun.Status.COMPLETED, agent__in=agents, simulated=False, swap_test="", position_bins=[]
@@ -223,7 +223,7 @@ def _newest_runs(agents: Collection[int], judged: Judged | None) -> dict[int, Ev
 
 
 def _key(run: EvaluationRun, dimension: str) -> HistoryKey:
-    return HistoryKey(run.agent_id or 0, Judged(judge=run.judge, procedure=run.procedure), dimension)
+    return HistoryKey(run.agent_id or 0, JudgeAndProcedure(judge=run.judge, procedure=run.procedure), dimension)
 
 
 def _newest_scores(

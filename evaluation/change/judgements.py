@@ -13,7 +13,7 @@ from django.db.models import Case, Count, Q, When
 
 from agents.models import Message
 from evaluation.change.change import DELETED, mean_of
-from evaluation.change.measured import Measured, MeasuredDimension, dimension_score
+from evaluation.change.measured import MeasuredDimension, MeasuredProposition, dimension_score
 from evaluation.dimensions import Dimension
 from evaluation.models import BY_MESSAGE, COUNTED, ChannelShare, EvaluationRun, EvaluationScore
 from evaluation.runs.summary import COVERABLE, NOTHING, WITHOUT_SCORE, Share, total, why_too_little, window_statistics
@@ -61,7 +61,7 @@ class _PropositionJudgements:
         share_of_others: How much was scored of what belongs to no message, or to one that was deleted.
         unjudged: Whether the judge could not score one of them.
         is_sampled: Whether a conversation of these was kept by chance: then messages of a conversation are drawn together.
-        inverted, of_ten, scored, unscored: As of `Measured`.
+        inverted, of_ten, scored, unscored: As of `MeasuredProposition`.
     """
 
     by_message: bool
@@ -328,7 +328,7 @@ def _observations_of_counts(counts_by_window: Sequence[Mapping[int, int]]) -> li
 # -- results
 def _measured(
     dimension: str, judged: _PropositionJudgements, observations: Sequence[Observation], digest: str
-) -> Measured:
+) -> MeasuredProposition:
     """Return one proposition as it was measured; of counted ideas the counts take the place of the observations.
 
     Args:
@@ -339,7 +339,7 @@ def _measured(
         counts_by_window = list(judged.counts.values())
         score = _count_of_windows(counts_by_window)
         observations = _observations_of_counts(counts_by_window)
-    return Measured(
+    return MeasuredProposition(
         score=score,
         observations=tuple(observations),
         share=judged.share,
@@ -357,7 +357,7 @@ def _measured(
 def _measured_dimension(
     run: EvaluationRun,
     name: str,
-    propositions: Mapping[str, Measured],
+    propositions: Mapping[str, MeasuredProposition],
     judgements: Iterable[_PropositionJudgements],
 ) -> MeasuredDimension:
     """Return a dimension by its propositions; without a score where too little was scored."""

@@ -11,7 +11,7 @@ from evaluation.statistics.bootstrap import Observation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured(Sample):
+class MeasuredProposition(Sample):
     """One proposition.
 
     Attributes:
@@ -63,7 +63,7 @@ class MeasuredDimension:
 
     score: float | None = None
     reason: str = ""
-    propositions: Mapping[str, Measured] = field(default_factory=dict)
+    propositions: Mapping[str, MeasuredProposition] = field(default_factory=dict)
     messages: int = 0
     unscored: int = 0
     unscored_because: str = ""
@@ -84,7 +84,7 @@ class MeasuredDimension:
         return total(shares) if shares else None
 
 
-def dimension_score(propositions: Iterable[Measured]) -> float | None:
+def dimension_score(propositions: Iterable[MeasuredProposition]) -> float | None:
     """Return the score of a dimension: the mean of its judgements, None without any. Of a rule with `of_ten` see `counted_score`."""
     points = weights = 0.0
     for measured in propositions:

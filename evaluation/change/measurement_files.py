@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from evaluation.change.change import mean_of
 from evaluation.change.judge_changes import known_identities, moments_of_change
-from evaluation.change.measured import Measured, MeasuredDimension, item_of
+from evaluation.change.measured import MeasuredDimension, MeasuredProposition, item_of
 from evaluation.change.measurements import Measurement, measurement_of
 from evaluation.judge.identity import JudgeIdentity
 from evaluation.models import BY_MESSAGE, COUNTED, EvaluationRun, Method
@@ -72,13 +72,13 @@ def observations_json(measurement: Measurement) -> dict[str, Any]:
     return document
 
 
-def _was_judged(measured: Measured) -> bool:
+def _was_judged(measured: MeasuredProposition) -> bool:
     if measured.observations:
         return True
     return measured.by_message and measured.share is not None and measured.share.asked > 0
 
 
-def _proposition_json(measured: Measured) -> dict[str, Any]:
+def _proposition_json(measured: MeasuredProposition) -> dict[str, Any]:
     """Return the judgements of one proposition, as `observations_json` describes them."""
     scores: dict[str, Any] = {}
     weights: dict[str, float] = {}
@@ -135,7 +135,7 @@ class _FileJudgements(_Strict):
     judged: Count | None = None
     scores: dict[str, Figure | list[Figure]]
 
-    def measured(self, score: float | None) -> Measured:
+    def measured(self, score: float | None) -> MeasuredProposition:
         """Return them as a proposition that was measured.
 
         Args:
@@ -153,8 +153,10 @@ class _FileJudgements(_Strict):
             score = mean_of(observations)
         # More judgements than messages are repeats of a window; without `judged` it is not known how much was asked.
         if self.judged is None or len(observations) > self.judged:
-            return Measured(score=score, observations=tuple(observations), digest=self.digest, of_ten=self.of_ten)
-        return Measured(
+            return MeasuredProposition(
+                score=score, observations=tuple(observations), digest=self.digest, of_ten=self.of_ten
+            )
+        return MeasuredProposition(
             score=score,
             observations=tuple(observations),
             share=Share(len(observations), self.judged),
@@ -184,7 +186,9 @@ class _FileDimension(_Strict):
         Returns:
             `reason` only where too little was scored: no other reason keeps a dimension from being compared.
         """
-        propositions = {proposition: Measured(score=score) for proposition, score in self.propositions.items()}
+        propositions = {
+            proposition: MeasuredProposition(score=score) for proposition, score in self.propositions.items()
+        }
         for proposition, of_proposition in judgements.items():
             propositions[proposition] = of_proposition.measured(self.propositions.get(proposition))
         score = self.count if name in COUNTED else self.score

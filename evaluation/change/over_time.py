@@ -338,15 +338,15 @@ def _store_and_announce(alert: DriftAlert, *, build: str, reopens: DriftAlert | 
     return alert
 
 
-def acknowledge_drifts(drifts: QuerySet[DriftAlert], *, user: Any, note: str = "") -> int:
+def acknowledge_drifts(drifts: QuerySet[DriftAlert], *, user: Any) -> int:
     """Note who has seen these falls, and acknowledge their alerts; return how many were new."""
     with transaction.atomic():
         new = DriftAlert.objects.filter(pk__in=drifts.values("pk"), acknowledged_at=None)
         alerts = dict(new.values_list("pk", "alert_id"))
         # The alerts first, and they change their falls: acknowledging an alert on its own page locks in this order, too.
-        acknowledge_alerts([pk for pk in alerts.values() if pk is not None], user=user, note=note)
+        acknowledge_alerts([pk for pk in alerts.values() if pk is not None], user=user)
         without_alert = DriftAlert.objects.filter(pk__in=alerts, acknowledged_at=None)
-        without_alert.update(acknowledged_at=timezone.now(), acknowledged_by=user, note=note.strip()[:500])
+        without_alert.update(acknowledged_at=timezone.now(), acknowledged_by=user)
         return len(alerts)
 
 

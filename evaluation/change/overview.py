@@ -23,7 +23,7 @@ from agents.models import Agent, Message
 from evaluation.change.change import ChangeResult, corrected, fell_sharply
 from evaluation.change.choosing import chosen_measurements
 from evaluation.change.comparison import Comparison
-from evaluation.change.evidence import Judged, judged_last, newest_evidence, runs_of
+from evaluation.change.evidence import JudgeAndProcedure, judged_last, newest_evidence, runs_of
 from evaluation.change.examples import Quote, add_evidence, add_history
 from evaluation.change.judge_changes import Moments, known_identities, moments_of_change
 from evaluation.change.lost import Lost
@@ -73,7 +73,7 @@ class AgentDrift:
     """
 
     agent: Agent
-    judged: Judged | None
+    judged: JudgeAndProcedure | None
     state: State = "never measured"
     baseline_name: str = ""
     candidate_name: str = ""
@@ -143,7 +143,7 @@ class Overview:
 
 def drift_overview(
     agents: Sequence[Agent],
-    judged: Judged | None,
+    judged: JudgeAndProcedure | None,
     *,
     baseline: Tag | None = None,
     candidate: Tag | None = None,
@@ -203,7 +203,7 @@ def drift_of_comparison(agent: Agent, comparison: Comparison) -> AgentDrift:
     """
     drift = AgentDrift(
         agent=agent,
-        judged=Judged(judge=comparison.judge, procedure=comparison.procedure),
+        judged=JudgeAndProcedure(judge=comparison.judge, procedure=comparison.procedure),
         baseline_name=_side_name(comparison.baseline),
         candidate_name=_side_name(comparison.candidate),
         has_baseline=True,
@@ -228,7 +228,7 @@ def drift_at(run: EvaluationRun, dimension: str, *, quotes: bool) -> AgentDrift 
     rows = list(Change.objects.filter(evaluation_run=run).order_by("dimension", "proposition"))
     if run.agent is None or all(row.dimension != dimension for row in rows):
         return None
-    judged = Judged(judge=run.judge, procedure=run.procedure)
+    judged = JudgeAndProcedure(judge=run.judge, procedure=run.procedure)
     drift = AgentDrift(agent=run.agent, judged=judged, has_baseline=True)
     runs = _runs(rows)
     _add_changes(drift, rows, runs)
@@ -262,7 +262,7 @@ EVALUATION_COLUMNS = (
 )
 
 
-def _stored_drifts(agents: Sequence[Agent], judged: Judged, *, with_runs: bool) -> list[AgentDrift]:
+def _stored_drifts(agents: Sequence[Agent], judged: JudgeAndProcedure, *, with_runs: bool) -> list[AgentDrift]:
     """Return what is stored of these agents, in five statements at most, however many they are.
 
     Args:
@@ -286,7 +286,7 @@ def _stored_drifts(agents: Sequence[Agent], judged: Judged, *, with_runs: bool) 
     return list(drifts.values())
 
 
-def _add_baselines(drifts: Mapping[int, AgentDrift], judged: Judged) -> None:
+def _add_baselines(drifts: Mapping[int, AgentDrift], judged: JudgeAndProcedure) -> None:
     """Add the current baselines of agents: the name of the one captured last, scores, and when the newest message was said.
 
     Args:
@@ -314,7 +314,7 @@ def _runs(rows: Iterable[Change]) -> dict[int, EvaluationRun]:
 
 
 def _drifts_of_tags(
-    agents: Sequence[Agent], judged: Judged, baseline: Tag | None, candidate: Tag | None
+    agents: Sequence[Agent], judged: JudgeAndProcedure, baseline: Tag | None, candidate: Tag | None
 ) -> list[AgentDrift]:
     """Compare the messages of two tags, of each agent once for the same evaluations.
 
@@ -340,7 +340,7 @@ def _drifts_of_tags(
     return drifts
 
 
-def _drift_of_tags(agent: Agent, judged: Judged, baseline: Tag | None, candidate: Tag | None) -> AgentDrift:
+def _drift_of_tags(agent: Agent, judged: JudgeAndProcedure, baseline: Tag | None, candidate: Tag | None) -> AgentDrift:
     """Compare the messages of two tags, as the page that compares does; without a tag the baseline, or the newest evidence."""
     before, now = chosen_measurements(agent, baseline, candidate, ways=[judged])
     drift = AgentDrift(agent=agent, judged=judged, has_baseline=before is not None)
@@ -531,10 +531,10 @@ def _claims(rows: Iterable[Change]) -> dict[tuple[int, str, str], str]:
     Returns:
         By evaluation, dimension and proposition.
     """
-    asked = Q(pk__in=[])
+    condition = Q(pk__in=[])
     for row in rows:
-        asked |= Q(evaluation_run=row.evaluation_run_id, dimension=row.dimension, proposition_id=row.proposition)
-    judgements = EvaluationScore.objects.filter(asked).order_by()
+        condition |= Q(evaluation_run=row.evaluation_run_id, dimension=row.dimension, proposition_id=row.proposition)
+    judgements = EvaluationScore.objects.filter(condition).order_by()
     claims = {}
     for run, dimension, proposition, claim in judgements.values_list(
         "evaluation_run_id", "dimension", "proposition_id"

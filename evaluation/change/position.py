@@ -99,7 +99,6 @@ class _JudgedMessage:
 
     Attributes:
         stretch: Number of the stretch that the message lies in.
-        position: Of the message in its channel.
         weight: Of the proposition × `inclusion_weight`: 1 ÷ the chance with which the conversation was kept.
         score: The mean of the repeats; None where none was scored.
         counts: Judgements by status.
@@ -107,7 +106,6 @@ class _JudgedMessage:
 
     stretch: int
     channel: int
-    position: int
     message: int
     weight: float
     inclusion_weight: float
@@ -184,7 +182,6 @@ def _judged_messages(
         message = _JudgedMessage(
             stretch=stretch,
             channel=channel,
-            position=position,
             message=row["message_id"],
             weight=row["heaviest"] * row["inclusion"],
             inclusion_weight=row["inclusion"],

@@ -224,12 +224,12 @@ class Asking:
         messages = Message.objects.select_related("channel").in_bulk([item.message for item in items])
         by_agent: dict[tuple[int, str], list[OpenItem[Frozen]]] = defaultdict(list)
         for item in items:
-            asked = self._asked_of(item.agent)
+            agent_context = self._asked_of(item.agent)
             message = messages.get(item.message)
-            if asked is None or message is None or not message.text.strip():
+            if agent_context is None or message is None or not message.text.strip():
                 continue
-            proposition = asked.propositions.get((item.dimension, item.proposition))
-            if proposition is None or settle(proposition, message, asked.subject) is not None:
+            proposition = agent_context.propositions.get((item.dimension, item.proposition))
+            if proposition is None or settle(proposition, message, agent_context.subject) is not None:
                 continue
             by_agent[item.agent, item.dimension].append(OpenItem(item, proposition, message))
         for (agent, dimension), entries in by_agent.items():

@@ -27,7 +27,7 @@ from evaluation.change.change import ChangeResult
 from evaluation.change.comparison import Comparison, compare
 from evaluation.change.evidence import (
     ADHERENCE,
-    Judged,
+    JudgeAndProcedure,
     baseline_and_candidate,
     compared_evaluations,
     newest_since_baselines,
@@ -35,7 +35,7 @@ from evaluation.change.evidence import (
 )
 from evaluation.change.examples import add_evidence
 from evaluation.change.lost import fell_below_half
-from evaluation.change.measured import Measured
+from evaluation.change.measured import MeasuredProposition
 from evaluation.change.measurements import Measurement, NotComparable
 from evaluation.change.models import Change
 from evaluation.models import BY_MESSAGE, COUNTED, EvaluationRun, EvaluationScore
@@ -53,7 +53,7 @@ log = logging.getLogger(__name__)
 
 
 # -- what pages read
-def current_changes(agents: Collection[int], judged: Judged | None = None) -> QuerySet[Change]:
+def current_changes(agents: Collection[int], judged: JudgeAndProcedure | None = None) -> QuerySet[Change]:
     """Return the rows that say how agents are now, compared with their baselines.
 
     Args:
@@ -64,7 +64,7 @@ def current_changes(agents: Collection[int], judged: Judged | None = None) -> Qu
     return rows if judged is None else rows.filter(judge=judged.judge, procedure=judged.procedure)
 
 
-def p_values_elsewhere(agents: Collection[int], judged: Judged) -> tuple[list[float], list[float]]:
+def p_values_elsewhere(agents: Collection[int], judged: JudgeAndProcedure) -> tuple[list[float], list[float]]:
     """Return the p values of all other active agents' current dimensions, and of their propositions, by the same judge and procedure.
 
     Not corrected; without counts, which are in no family of scores.
@@ -140,7 +140,7 @@ def _row_of(result: ChangeResult, comparison: Comparison) -> Change:
     return row
 
 
-def _add_judgements(row: Change, before: Measured, now: Measured) -> None:
+def _add_judgements(row: Change, before: MeasuredProposition, now: MeasuredProposition) -> None:
     """Set how many judgements of a proposition there are, and what was asked."""
     row.scored = now.scored
     row.baseline_scored = before.scored
@@ -195,10 +195,10 @@ def _halved(comparison: Comparison, dimension: str) -> tuple[Share, Share] | Non
 def store_ended(run: EvaluationRun) -> None:
     """Store how an agent changed, after one of its evaluations was completed."""
     if run.agent is not None and not run.position_bins and not run.swap_test:
-        store_changes(run.agent, Judged(judge=run.judge, procedure=run.procedure))
+        store_changes(run.agent, JudgeAndProcedure(judge=run.judge, procedure=run.procedure))
 
 
-def store_changes(agent: Agent, judged: Judged) -> int:
+def store_changes(agent: Agent, judged: JudgeAndProcedure) -> int:
     """Compare an agent's newest evidence with its baselines, and make that its current rows; return how many there are.
 
     It does the same however often it is called. What ended or was replaced while it compared is compared, too: by this one, which tries
@@ -217,7 +217,7 @@ def store_changes(agent: Agent, judged: Judged) -> int:
     return 0
 
 
-def _compared_now(agent: Agent, judged: Judged) -> list[Change]:
+def _compared_now(agent: Agent, judged: JudgeAndProcedure) -> list[Change]:
     """Return the rows that say how the agent is now, not stored yet; none where nothing can be compared (logged where it is refused)."""
     newest = newest_since_baselines([agent.pk], judged).get(agent.pk, {})
     if not newest:
@@ -238,7 +238,7 @@ def _compared_now(agent: Agent, judged: Judged) -> list[Change]:
     return rows
 
 
-def _replace_current_rows(agent: Agent, judged: Judged, rows: Sequence[Change]) -> None:
+def _replace_current_rows(agent: Agent, judged: JudgeAndProcedure, rows: Sequence[Change]) -> None:
     """Make these the agent's current rows by this judge; those of other evaluations stay as history.
 
     What the apps above declare as `change_observers` is called with those rows that say something new, in the same transaction.
@@ -293,12 +293,14 @@ def refresh_changes() -> str:
 ComparedRuns = set[tuple[str, int, int]]  # dimension, evaluation of the baseline, newest evaluation
 
 
-def _stored_evaluations() -> dict[tuple[int, Judged], ComparedRuns]:
+def _stored_evaluations() -> dict[tuple[int, JudgeAndProcedure], ComparedRuns]:
     """Return which evaluations the current rows compare, as `compared_evaluations` has it."""
-    stored: dict[tuple[int, Judged], ComparedRuns] = defaultdict(set)
+    stored: dict[tuple[int, JudgeAndProcedure], ComparedRuns] = defaultdict(set)
     rows = Change.objects.filter(current=True, proposition="").order_by()
     for agent, judge, procedure, dimension, baseline_run, evaluation_run in rows.values_list(*COMPARED_COLUMNS):
-        stored[agent, Judged(judge=judge, procedure=procedure)].add((dimension, baseline_run, evaluation_run))
+        stored[agent, JudgeAndProcedure(judge=judge, procedure=procedure)].add(
+            (dimension, baseline_run, evaluation_run)
+        )
     return stored
 
 
@@ -312,7 +314,7 @@ def _differ(expected: ComparedRuns, stored: ComparedRuns) -> bool:
     return expected != stored
 
 
-def _with_messages_gone() -> set[tuple[int, Judged]]:
+def _with_messages_gone() -> set[tuple[int, JudgeAndProcedure]]:
     """Return whose judged messages were deleted since the rows were computed: fewer are counted, and quotes are gone.
 
     Each row has how many of its judgements had no message any more (`deleted`); that number is another one now.
@@ -334,7 +336,7 @@ def _with_messages_gone() -> set[tuple[int, Judged]]:
     gone = set()
     for agent, judge, procedure, dimension, before, now, known in rows.values_list(*COMPARED_COLUMNS, "deleted"):
         if known != counts[before, dimension] + counts[now, dimension]:
-            gone.add((agent, Judged(judge=judge, procedure=procedure)))
+            gone.add((agent, JudgeAndProcedure(judge=judge, procedure=procedure)))
     return gone
 
 

@@ -306,11 +306,11 @@ def _regression_finding(
     further = []
     if change.hits is not None:
         further = lowest_messages(result.run.pk, change.dimension, change.proposition)[1:]  # the first is `worst`
-    shown = change.model_dump()
+    dumped = change.model_dump()
     data: dict[str, Any] = {"proposition": change.proposition or None, "scope": scope}
     for figure in REGRESSION_FIGURES:
-        if figure in shown:
-            data[figure] = shown[figure]
+        if figure in dumped:
+            data[figure] = dumped[figure]
     if fell_most:
         data["fell_most"] = [fallen.model_dump() for fallen in fell_most]
     data["dimension_change"] = dimension.model_dump()
@@ -364,7 +364,7 @@ def find_fading(profiles: Sequence[PositionProfile], limits: Limits) -> list[Fin
             change = dimension.within
             if change.verdict != "drifted" or change.interval is None or not fell_far(change, limits):
                 continue
-            shown = change.model_dump()
+            dumped = change.model_dump()
             findings.append(
                 Finding(
                     kind="fading",
@@ -374,7 +374,7 @@ def find_fading(profiles: Sequence[PositionProfile], limits: Limits) -> list[Fin
                     before=f"positions {change.first}",
                     now=change.last,
                     change=f"{signed(change.shown_points)} (95 %: {interval_text(change.interval)})",
-                    data={figure: shown[figure] for figure in ("first", "last", "delta", "interval")},
+                    data={figure: dumped[figure] for figure in ("first", "last", "delta", "interval")},
                 )
             )
     return findings

@@ -99,15 +99,15 @@ def build_test(*, agent: Agent, message: Message, never: list[str], says: list[s
     if not texts:
         raise NothingAsked("no person said anything before this message; allowed: a message that answers a person")
     lines = [text[:MOST_CHARACTERS] for text in texts]
-    place = re.sub(r"[^a-z0-9]+", "-", f"{message.channel.slug}-{message.position}".lower()).strip("-")
+    message_name = re.sub(r"[^a-z0-9]+", "-", f"{message.channel.slug}-{message.position}".lower()).strip("-")
     values: dict[str, Any] = {
         "agent": agent.slug,
         "chat": message.channel.slug,
         "position": message.position,
         "asked": "".join(f"    {line!r},\n" for line in lines),
         "answer": repr(message.text[:MOST_CHARACTERS]),
-        "name": place.replace("-", "_"),
-        "situation": repr(place[-60:].strip("-")),
+        "name": message_name.replace("-", "_"),
+        "situation": repr(message_name[-60:].strip("-")),
         "repeats": ceil(LEAST_ANSWERS / len(lines)),
     }
     rule: dict[str, list[str]] = {}

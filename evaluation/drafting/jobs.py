@@ -80,9 +80,9 @@ def suggest(job: Job, *, owner: str) -> dict[str, Any]:
     if folder is None:
         return {"status": Status.FAILED, "error": NO_FOLDER}
     rows = list(job.result.get("agents", []))  # of rounds before, where the job was interrupted
-    asked = {row["agent"] for row in rows}
+    agents_done = {row["agent"] for row in rows}
     agents = Agent.objects.filter(pk__in=job.options["agents"]).order_by("slug")
-    not_asked = [agent for agent in agents if agent.slug not in asked]
+    not_asked = [agent for agent in agents if agent.slug not in agents_done]
     at_once = settings.LLM_MAX_CONCURRENCY
     for start in range(0, len(not_asked), at_once):
         if not job.extend_lease(owner=owner, lease=lease()):

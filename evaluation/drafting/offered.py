@@ -167,10 +167,10 @@ def _forbidden(what: str, *, is_worth_words: bool) -> Iterator[tuple[str, dict[s
 
 def _bare_words(what: str) -> list[str]:
     """Return the words that a sentence says not to say, such as "sorry or please"; none where they are a clause."""
-    said = _BARE_WORDS.search(what)
-    if said is None:
+    match = _BARE_WORDS.search(what)
+    if match is None:
         return []
-    words = [word.strip() for word in re.split(r",|\bor\b|\band\b|\bnor\b", said[1]) if word.strip()]
+    words = [word.strip() for word in re.split(r",|\bor\b|\band\b|\bnor\b", match[1]) if word.strip()]
     return words if all(len(word.split()) <= 2 and len(word) <= LONGEST_PHRASE for word in words) else []
 
 

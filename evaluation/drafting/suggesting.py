@@ -415,9 +415,9 @@ def _read_suggestion(raw: Any, slug: str, name: str, persona: str, in_use: set[s
         file = PropositionFile.model_validate({"dimension": OF_PERSONA, "agent_id": slug, "propositions": [entry]})
     except ValidationError as error:
         first = dict(error.errors()[0])
-        place = ".".join(str(part) for part in location_of(first)[2:])  # without ("propositions", 0)
+        field = ".".join(str(part) for part in location_of(first)[2:])  # without ("propositions", 0)
         text = shortened(in_words(first, list(PropositionSpec.model_fields)), 200)
-        raise Unusable(f"{place}: {text}" if place else text) from None
+        raise Unusable(f"{field}: {text}" if field else text) from None
     return Suggestion(entry, file.propositions[0])
 
 

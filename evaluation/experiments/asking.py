@@ -214,9 +214,9 @@ def rules_of(agent: Agent) -> dict[str, Proposition]:
     Raises:
         PropositionError: A file cannot be used.
     """
-    asked = propositions_for(agent_slug=agent.slug, dimension=OF_PERSONA, seeded=agent.seeded)
-    asked = with_traits(asked, agent.traits.all(), automatic=settings.TRAIT_PROPOSITIONS)
-    return {proposition.id: proposition for proposition in asked}
+    propositions = propositions_for(agent_slug=agent.slug, dimension=OF_PERSONA, seeded=agent.seeded)
+    propositions = with_traits(propositions, agent.traits.all(), automatic=settings.TRAIT_PROPOSITIONS)
+    return {proposition.id: proposition for proposition in propositions}
 
 
 def stated_claim(rule: Proposition) -> Proposition:
@@ -233,8 +233,8 @@ def _claim(name: str, text: str) -> Proposition:
 
 def _moment(agent: Agent, question: ControlQuestion, answer: str, facilitator: str) -> Window:
     """Return a question and its answer as a window of events."""
-    asked = Event("stimulus", agent.display_name, question.text, facilitator)
-    return Window((asked, Event("action", agent.display_name, answer)), 0, ())
+    stimulus = Event("stimulus", agent.display_name, question.text, facilitator)
+    return Window((stimulus, Event("action", agent.display_name, answer)), 0, ())
 
 
 def _copy_of(environment: ExperimentEnvironment, agent: Agent) -> Channel:

@@ -3,22 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
 
 from agents.kit.text.fences import fault_of
-from evaluation.propositions.files import (
-    FileProblem,
-    YamlProblems,
-    dotted,
-    in_words,
-    line_of,
-    location_of,
-    path_of,
-    read_mapping,
-    refuse_repeated_ids,
-)
+from evaluation.propositions.files import read_entries, refuse_repeated_ids
 
 OUR_QUESTIONS = Path(__file__).with_name("control_questions.yaml")
 MOST_QUESTIONS = 100
@@ -69,22 +59,4 @@ def load_questions(source: Path | str = OUR_QUESTIONS) -> list[ControlQuestion]:
     Raises:
         YamlProblems: They cannot be used; names file, line, field and what is allowed, for every problem.
     """
-    node, data = read_mapping(source, "questions")
-    try:
-        return _QuestionFile.model_validate(data).questions
-    except ValidationError as error:
-        problems = []
-        for item in map(dict, error.errors()):
-            problems.append(_problem(path_of(source), node, item))
-        raise YamlProblems(problems) from None
-
-
-def _problem(path: Path, node: Any, item: dict[str, Any]) -> FileProblem:
-    """Return a problem that pydantic found, with the line of the file.
-
-    Args:
-        item: An entry of `ValidationError.errors`.
-    """
-    location = location_of(item)
-    model = ControlQuestion if len(location) > 1 else _QuestionFile
-    return FileProblem(path, line_of(node, location), dotted(location), in_words(item, list(model.model_fields)))
+    return read_entries(source, _QuestionFile, ControlQuestion).questions

@@ -321,11 +321,11 @@ def _replayed_steps(channel: Channel, agent: Agent, position: int, turns: int) -
         yield Step()
         number = 1
     later = Message.objects.filter(channel=channel, position__gt=position).order_by("position")
-    for place, author in later.values_list("position", "agent")[: turns * MOST_REPLAYED]:
+    for later_position, author in later.values_list("position", "agent")[: turns * MOST_REPLAYED]:
         if number >= turns:
             return
         if author != agent.pk:
-            waiting.append(place)
+            waiting.append(later_position)
             continue
         if waiting:
             yield Step(replays=waiting[-MOST_REPLAYED:])

@@ -220,9 +220,9 @@ def show(report: ExperimentReport, console: Console) -> None:
 
 def _show_measures(table: ReportTable, console: Console) -> None:
     """Print a table without the naive p, on which no verdict rests. What may be said stands below, once for rows of which the same may."""
-    shown = [number for number, head in enumerate(HEADS[:-1]) if head != ">p naive"]
-    rows = [[row[number] for number in shown] for row in table.rows]
-    print_table(console, [HEADS[number] for number in shown], rows, title=table.title, tight=True)
+    columns = [number for number, head in enumerate(HEADS[:-1]) if head != ">p naive"]
+    rows = [[row[number] for number in columns] for row in table.rows]
+    print_table(console, [HEADS[number] for number in columns], rows, title=table.title, tight=True)
     names_by_text: dict[str, list[str]] = {}
     for row in table.rows:
         verdict = row[-1][0] if isinstance(row[-1], tuple) else row[-1]

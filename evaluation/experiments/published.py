@@ -128,8 +128,8 @@ def _read_file(path: Path) -> _File:
         return _File.model_validate(data)
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise ValueError(f"{path.name}: {place}: {first['msg']}") from None
+        field = ".".join(map(str, first["loc"]))
+        raise ValueError(f"{path.name}: {field}: {first['msg']}") from None
 
 
 def _compared(metric: str, scores: _Metric) -> Row:

@@ -245,7 +245,7 @@ def lab_report(
         answers_heuristic=is_heuristic(experiment.judge),
         rules_heuristic=is_heuristic(experiment.judge) or is_heuristic(judge),
     )
-    made = LabReport(
+    result = LabReport(
         sentence="",
         agent=scenario.cast[0],
         agent_name=agent_name,
@@ -260,7 +260,7 @@ def lab_report(
         onsets=onsets,
         arms=arms,
     )
-    return made.model_copy(update={"sentence": sentence_of(made)})
+    return result.model_copy(update={"sentence": sentence_of(result)})
 
 
 # -- judgements
@@ -674,14 +674,14 @@ def sentence_of(report: LabReport) -> str:
 
 
 def _arm_sentence(report: LabReport, arm: LabArm) -> str:
-    shown: list[str] = []
+    effects: list[str] = []
     for effect in arm.effects:
         if effect.verdict == "repairs":
-            shown.append(f"repairs {report.agent_name}'s {effect.label.lower()}{_for_turns(effect.lasting)}")
+            effects.append(f"repairs {report.agent_name}'s {effect.label.lower()}{_for_turns(effect.lasting)}")
         elif effect.verdict == "harms":
-            shown.append(f"harms {report.agent_name}'s {effect.label.lower()}")
-    if shown:
-        return f"{arm.label} {' and '.join(shown)}, {cost_text(arm)}"
+            effects.append(f"harms {report.agent_name}'s {effect.label.lower()}")
+    if effects:
+        return f"{arm.label} {' and '.join(effects)}, {cost_text(arm)}"
     verdicts = list(dict.fromkeys(effect.verdict for effect in arm.effects))
     named = ["an offline judge's scores" if verdict == "heuristic" else verdict for verdict in verdicts]
     return f"{arm.label}: {', '.join(named) or 'not shown'}"

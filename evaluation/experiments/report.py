@@ -129,15 +129,15 @@ def report(experiment: Experiment, *, judge: str = "") -> ExperimentReport:
         judge: Compares the evaluations of another judge, see `rescore`; such a report is never stored. Empty = the experiment's own.
     """
     if experiment.report and not judge:
-        made = ExperimentReport.model_validate(experiment.report)
+        result = ExperimentReport.model_validate(experiment.report)
     else:
-        made = _compute_report(experiment, judge or experiment.judge)
-        is_final = not made.unfinished or experiment.cancelled_at is not None
+        result = _compute_report(experiment, judge or experiment.judge)
+        is_final = not result.unfinished or experiment.cancelled_at is not None
         if is_final and not judge:
-            stored = made.model_dump(mode="json")
+            stored = result.model_dump(mode="json")
             Experiment.objects.filter(pk=experiment.pk).update(report=stored)
-            made = ExperimentReport.model_validate(stored)  # as it is read from now on
-    return made.model_copy(update={"passports": _passports(experiment, made.judge)})
+            result = ExperimentReport.model_validate(stored)  # as it is read from now on
+    return result.model_copy(update={"passports": _passports(experiment, result.judge)})
 
 
 def _passports(experiment: Experiment, judge: str) -> list[Passport]:
@@ -172,7 +172,7 @@ def _compute_report(experiment: Experiment, judge: str) -> ExperimentReport:
     else:
         is_judged = experiment.cancelled_at is not None or not (unplayed or to_judge)
         lab = lab_report(experiment, scenario, environments, runs, judge=judge, is_judged=is_judged)
-    made = ExperimentReport(
+    result = ExperimentReport(
         id=experiment.pk,
         name=experiment.name,
         title=scenario.title,
@@ -189,8 +189,8 @@ def _compute_report(experiment: Experiment, judge: str) -> ExperimentReport:
         lab=lab,
     )
     if unplayed:  # what is still to be played may yet leave traces of a treatment
-        return made
-    return made.model_copy(update={"void": _untreated_arms(scenario.arms, arms)})
+        return result
+    return result.model_copy(update={"void": _untreated_arms(scenario.arms, arms)})
 
 
 def _rows(scenario: Scenario, judged: ValuesByMeasure, counted: ValuesByMeasure, *, judge: str, seed: int) -> list[Row]:
@@ -265,7 +265,7 @@ def _arm_report(arm: Arm, all_environments: Sequence[ExperimentEnvironment]) -> 
     counters: Counter[str] = Counter()
     for environment in environments:
         counters.update(environment.counters)
-    made = ArmReport(
+    result = ArmReport(
         name=arm.name,
         planned=len(environments),
         environments=sum(environment.status == completed for environment in environments),
@@ -276,9 +276,9 @@ def _arm_report(arm: Arm, all_environments: Sequence[ExperimentEnvironment]) -> 
         usd=_usd(environments),
     )
     if not arm.treatment:
-        return made
+        return result
     treated = any(count and _is_trace(name, arm) for name, count in counters.items())
-    return made.model_copy(update={"treated": treated})
+    return result.model_copy(update={"treated": treated})
 
 
 def _usd(environments: Sequence[ExperimentEnvironment]) -> float | None:
@@ -486,13 +486,13 @@ class RowGroup:
     rows: list[Row]
 
 
-def groups(shown: ExperimentReport) -> Iterator[RowGroup]:
+def groups(report: ExperimentReport) -> Iterator[RowGroup]:
     """Yield the groups of rows of each treatment, in the order of the report; some are empty.
 
     A row is in one group: costs whatever their verdict, others by their verdict, and those without a gain or harm by which way they lean.
     """
-    for arm in dict.fromkeys(row.treatment.arm for row in shown.rows):
-        rows = [row for row in shown.rows if row.treatment.arm == arm]
+    for arm in dict.fromkeys(row.treatment.arm for row in report.rows):
+        rows = [row for row in report.rows if row.treatment.arm == arm]
         cost_rows = [row for row in rows if row.measure in COSTS]
         significant = [row for row in rows if row.measure not in COSTS and row.verdict in ("gain", "harm")]
         inconclusive = [row for row in rows if row.measure not in COSTS and row.verdict not in ("gain", "harm")]

@@ -106,7 +106,7 @@ def entry_marked(mark: str, owner: str, *, files: Sequence[LoadedFile] | None = 
 
 def mark_of(path: Path, proposition: Proposition) -> str:
     """Return a digest of all that a person sees of a proposition in a file."""
-    shown = [
+    state = [
         str(path),
         proposition.fingerprint(),
         proposition.recommendations,
@@ -117,7 +117,7 @@ def mark_of(path: Path, proposition: Proposition) -> str:
         proposition.trait,
         proposition.trait_stopped,
     ]
-    return hashlib.sha256(json.dumps(shown, sort_keys=True, ensure_ascii=False).encode()).hexdigest()[:32]
+    return hashlib.sha256(json.dumps(state, sort_keys=True, ensure_ascii=False).encode()).hexdigest()[:32]
 
 
 def free_id(owner: str, text: str, *, in_use: Collection[str]) -> str:

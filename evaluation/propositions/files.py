@@ -68,8 +68,8 @@ class FileProblem:
     message: str
 
     def __str__(self) -> str:
-        place = f"{self.path}:{self.line}" if self.line else str(self.path)
-        return f"{place}: {self.field}: {self.message}" if self.field else f"{place}: {self.message}"
+        location = f"{self.path}:{self.line}" if self.line else str(self.path)
+        return f"{location}: {self.field}: {self.message}" if self.field else f"{location}: {self.message}"
 
 
 class YamlProblems(Exception):
@@ -229,8 +229,8 @@ def in_words(item: dict[str, Any], allowed: Sequence[str]) -> str:
         case "literal_error":
             return f"{value!r:.80} is not allowed; allowed: {item['ctx']['expected']}"
         case _:
-            shown = "" if isinstance(value, dict | list) else f" (got {value!r:.80})"
-            return f"{item['msg'][0].lower()}{item['msg'][1:]}{shown}"
+            received = "" if isinstance(value, dict | list) else f" (got {value!r:.80})"
+            return f"{item['msg'][0].lower()}{item['msg'][1:]}{received}"
 
 
 def dotted(location: Sequence[Any]) -> str:
@@ -265,6 +265,29 @@ def line_of(node: yaml.Node | None, location: Sequence[Any]) -> int | None:
         else:
             return line
     return line
+
+
+FileModel = TypeVar("FileModel", bound=BaseModel)
+
+
+def read_entries(source: Path | str, file_model: type[FileModel], entry_model: type[BaseModel]) -> FileModel:
+    """Read and validate a file, or a text, that has one field: a list of entries.
+
+    Raises:
+        YamlProblems: With every problem: file, line, field and what is allowed.
+    """
+    [name] = file_model.model_fields
+    node, data = read_mapping(source, name)
+    try:
+        return file_model.model_validate(data)
+    except ValidationError as error:
+        problems = []
+        for item in map(dict, error.errors()):
+            location = location_of(item)
+            model = entry_model if len(location) > 1 else file_model
+            message = in_words(item, list(model.model_fields))
+            problems.append(FileProblem(path_of(source), line_of(node, location), dotted(location), message))
+        raise YamlProblems(problems) from None
 
 
 DEFAULT = "_default"

@@ -484,8 +484,8 @@ class PropositionFile(BaseModel):
         usable = usable_variables(self)
         for name in VARIABLE.findall(spec.claim):
             if name not in usable:
-                place = f"{self.dimension} at {self.level} level"
-                yield f"{{{{{name}}}}} has no value in {place}; usable: {', '.join(usable)}"
+                file_kind = f"{self.dimension} at {self.level} level"
+                yield f"{{{{{name}}}}} has no value in {file_kind}; usable: {', '.join(usable)}"
 
 
 def usable_variables(file: PropositionFile) -> tuple[str, ...]:

@@ -96,7 +96,7 @@ class BatchAsking:
         context, run = self._context, self._context.run
         if not self._outgoing.questions or context.refused:
             return
-        planned = planned_cost(self._outgoing.way.model, [request for request, *_ in self._outgoing.questions])
+        planned = planned_cost(self._outgoing.route.model, [request for request, *_ in self._outgoing.questions])
         over_budget = why_over_budget(run.agent, run.judge, planned=planned)
         if over_budget:
             context.budget.reason = over_budget

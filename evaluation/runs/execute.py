@@ -405,7 +405,7 @@ def _store_completed(run: EvaluationRun, summary: RunSummary, subject: Subject, 
         linked: Whether it was completed before, and its channels brought new numbers.
     """
     for path in declared_list("evaluation_completed"):
-        import_string(path)(run, summary, spoken=subject.messages(), linked=linked)
+        import_string(path)(run, summary, messages=subject.messages(), linked=linked)
 
 
 def _follow_up(run: EvaluationRun, *, alerts: bool) -> None:

@@ -102,8 +102,8 @@ def _match(current: list[int], pool: list[int], words: Mapping[int, frozenset[st
         if not unused:
             break
         # Of equally near ones the latest, which has the highest index.
-        place = max(range(len(unused)), key=lambda index: (nearness(pk, unused[index]), index))
-        pairs.append((pk, unused.pop(place)))
+        nearest = max(range(len(unused)), key=lambda index: (nearness(pk, unused[index]), index))
+        pairs.append((pk, unused.pop(nearest)))
     return pairs
 
 
@@ -208,11 +208,11 @@ def _learn_voices(subject: Subject) -> Voices:
         where its messages cannot be distinguished from those of the others.
     """
     history = subject.halves().history[-MOST_OWN:]
-    spoken = list(Message.objects.filter(pk__in=history).order_by("pk").values_list("text", "channel", "position"))
-    own = [text[:MOST_CHARACTERS] for text, _, _ in spoken]
+    messages = list(Message.objects.filter(pk__in=history).order_by("pk").values_list("text", "channel", "position"))
+    own = [text[:MOST_CHARACTERS] for text, _, _ in messages]
     # What is tested is not learned from. Of a swapped text that was deleted (None) nothing is left.
     tested = {(text or "")[:MOST_CHARACTERS] for text in subject.swapped.values()}
-    texts_by_speaker = _hear_others(subject, [(channel, position) for _, channel, position in spoken], tested)
+    texts_by_speaker = _hear_others(subject, [(channel, position) for _, channel, position in messages], tested)
     mask = _name_mask(subject, texts_by_speaker)
     if len(own) < LEAST_OWN:
         why = f"a voice shows across at least {LEAST_OWN} earlier messages, there are {len(own)}"
@@ -246,7 +246,7 @@ def _why_no_others(outsiders: int) -> str:
 
 
 def _hear_others(
-    subject: Subject, spoken: Sequence[tuple[int, int]], tested: Collection[str]
+    subject: Subject, positions: Sequence[tuple[int, int]], tested: Collection[str]
 ) -> dict[Speaker, list[str]]:
     """Return what others said in the agent's busiest channels before its last message there, by who said it.
 
@@ -254,13 +254,13 @@ def _hear_others(
     history name a conversation.
 
     Args:
-        spoken: Channel and position of the agent's messages.
+        positions: Channel and position of the agent's messages.
         tested: Texts to leave out.
     """
     last_position: dict[int, int] = {}
-    for channel, position in spoken:
+    for channel, position in positions:
         last_position[channel] = max(position, last_position.get(channel, 0))
-    busiest = Counter(channel for channel, _ in spoken).most_common(MOST_CHANNELS)
+    busiest = Counter(channel for channel, _ in positions).most_common(MOST_CHANNELS)
     by_speaker: dict[Speaker, list[str]] = defaultdict(list)
     for channel, _ in busiest:
         messages = Message.objects.filter(channel=channel, position__lt=last_position[channel], text__regex=r"\S")

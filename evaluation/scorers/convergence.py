@@ -76,7 +76,7 @@ def figures(subject: ChannelSubject, propositions: Sequence[Proposition]) -> dic
 Lines = tuple[tuple[int, str], ...]  # agent's id, text
 
 
-class Measured(NamedTuple):
+class VoiceMeasures(NamedTuple):
     """Measures of a conversation: how distinct its voices are, and figures and likeness of the agents that say most, by their ids."""
 
     distinctness: Distinctness | None
@@ -88,14 +88,14 @@ class Measured(NamedTuple):
 
 
 @lru_cache(maxsize=64)  # the judge's evidence and the figures go by the same lines
-def _measure(lines: Lines) -> Measured:
+def _measure(lines: Lines) -> VoiceMeasures:
     """Measure the voices of the agents that say these lines: how distinct they are over all, figures and pairs for the 50 that say most."""
     texts_by_agent: dict[int, list[str]] = {}
     for agent_id, text in lines:
         texts_by_agent.setdefault(agent_id, []).append(text)
     most_first = sorted(texts_by_agent, key=lambda agent_id: (-len(texts_by_agent[agent_id]), agent_id))
     loudest = {agent_id: texts_by_agent[agent_id] for agent_id in most_first[:MOST_SPEAKERS]}
-    return Measured(
+    return VoiceMeasures(
         distinctness=voice_distinctness([(str(agent_id), text) for agent_id, text in lines]),
         vocabulary={agent_id: vocabulary_statistics(texts) for agent_id, texts in loudest.items()},
         pairs=pairwise_similarity({str(agent_id): texts for agent_id, texts in loudest.items()}),
@@ -124,20 +124,20 @@ def _agents_lines(subject: ChannelSubject, proposition: Proposition) -> Lines:
     return tuple((message.agent_id, message.text) for message in messages if message.agent_id is not None)
 
 
-def _statistics_shown(subject: ChannelSubject, measured: Measured) -> dict[str, Any]:
+def _statistics_shown(subject: ChannelSubject, measured: VoiceMeasures) -> dict[str, Any]:
     """Return the figures that the judge is shown as data, by the agents' names; of pairs the 40 most alike, and how many are left out."""
     speakers = subject.speakers()
     names = {agent_id: speakers.get(agent_id, str(agent_id)) for agent_id in measured.vocabulary}
     pairs = _named_pairs(measured.pairs, names)
-    shown: dict[str, Any] = {
+    figures: dict[str, Any] = {
         "vocabulary_by_agent": _by_name(measured.vocabulary, names),
         "vocabulary_similarity_of_pairs": {
             f"{pair.first} / {pair.second}": pair.similarity for pair in pairs[:PAIRS_SHOWN]
         },
     }
     if len(pairs) > PAIRS_SHOWN:
-        shown["pairs_left_out"] = len(pairs) - PAIRS_SHOWN
-    return shown
+        figures["pairs_left_out"] = len(pairs) - PAIRS_SHOWN
+    return figures
 
 
 def not_evaluable(subject: ChannelSubject) -> str:

@@ -132,8 +132,8 @@ def messages_in_channel(
 def messages_before(message: Message, *, agent: Agent, where: Mapping[str, str] | None = None) -> QuerySet[Message]:
     """Return what the agent said before a message of its own, in the order of `messages_of_agent`."""
     # Not "earlier, or at the same time and stored earlier": SQLite would look for both, and sort all that it finds.
-    spoken = messages_of_agent(agent=agent, window=MessageWindow(), where=where).filter(said_at__lte=message.said_at)
-    return spoken.exclude(said_at=message.said_at, pk__gte=message.pk)
+    messages = messages_of_agent(agent=agent, window=MessageWindow(), where=where).filter(said_at__lte=message.said_at)
+    return messages.exclude(said_at=message.said_at, pk__gte=message.pk)
 
 
 Bin = tuple[int, int | None]  # first and last position, from 1; None = no end
@@ -248,8 +248,8 @@ def sample_by_position(
     """
     eligible_keys = set(eligible.order_by().values_list("pk", flat=True))
     keys_by_channel_and_bin: dict[tuple[int, int], list[int]] = {}
-    spoken = messages_with_positions(agent=agent, simulated=simulated, where=where)
-    for pk, channel, position in spoken.values_list("pk", "channel_id", "own_position").iterator():
+    messages = messages_with_positions(agent=agent, simulated=simulated, where=where)
+    for pk, channel, position in messages.values_list("pk", "channel_id", "own_position").iterator():
         bin_index = bin_of(position, bins)
         if pk in eligible_keys and bin_index is not None:
             keys_by_channel_and_bin.setdefault((channel, bin_index), []).append(pk)

@@ -259,8 +259,8 @@ def prepare(
         scenes: list[Scene] = []
         first_line = 0
         for repeat in range(1, repeats + 1):
-            for place, situation in enumerate(situations, 1):
-                slug = f"{prefix}{place:02}-{repeat}"  # slug and name are shown to the agent: they say nothing of what comes
+            for situation_number, situation in enumerate(situations, 1):
+                slug = f"{prefix}{situation_number:02}-{repeat}"  # slug and name are shown to the agent: they say nothing of what comes
                 channel = channels.get(slug) or _new_channel(slug, agent, situation, repeat, simulation_id)
                 scenes.append(Scene(agent, model, persona_digest, situation, repeat, channel, first_line))
                 first_line += len(situation.lines)

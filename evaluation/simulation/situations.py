@@ -6,23 +6,12 @@ import hashlib
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import yaml
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
 
 from agents.kit.text.storable import storable
-from evaluation.propositions.files import (
-    FileProblem,
-    YamlProblems,
-    dotted,
-    in_words,
-    line_of,
-    location_of,
-    path_of,
-    read_mapping,
-    refuse_repeated_ids,
-)
+from evaluation.propositions.files import read_entries, refuse_repeated_ids
 
 CALLS_PER_LINE = 2  # an assumption: one call says something, the next ends the turn; an agent may use other tools, too
 REPLY_TOKENS = 80  # an assumption
@@ -84,23 +73,7 @@ def load_situations(source: Path | str = OUR_SITUATIONS) -> tuple[Situation, ...
     Raises:
         YamlProblems: They cannot be used; names file, line, field and what is allowed, for every problem.
     """
-    node, data = read_mapping(source, "situations")
-    try:
-        return tuple(_SituationFile.model_validate(data).situations)
-    except ValidationError as error:
-        raise YamlProblems([_problem(path_of(source), node, dict(item)) for item in error.errors()]) from None
-
-
-def _problem(path: Path, node: yaml.Node | None, item: dict[str, Any]) -> FileProblem:
-    """Return a problem that pydantic found, with the line of the file.
-
-    Args:
-        item: An entry of `ValidationError.errors`.
-    """
-    location = location_of(item)
-    model = Situation if len(location) > 1 else _SituationFile
-    message = in_words(item, list(model.model_fields))
-    return FileProblem(path, line_of(node, location), dotted(location), message)
+    return tuple(read_entries(source, _SituationFile, Situation).situations)
 
 
 def situations_digest(situations: Iterable[Situation]) -> str:

@@ -96,9 +96,7 @@ def _kappas_with_one_disagreement_more(
     return _kappa(every_x - lowest, every_y - lowest, counts_of_pairs)
 
 
-def kappa_beyond_people(
-    judge: Sequence[float], people: Sequence[Sequence[float]], *, resamples: int = RESAMPLES
-) -> Estimate:
+def kappa_beyond_people(judge: Sequence[float], people: Sequence[Sequence[float]]) -> Estimate:
     """Return how much better a judge agrees with people than people with each other: the difference of two quadratic-weighted kappas.
 
     Both are means over all pairs of ratings of an item: the judge with each person, and each person with each other one. Chance is what
@@ -145,7 +143,7 @@ def kappa_beyond_people(
     value = float(difference(counts[None, :].astype(np.float64))[0])
     if not np.isfinite(value):
         return Estimate(None, None, n, "people's ratings are all the same")
-    return percentile_estimate(value, replicates(difference, counts, resamples=resamples), n=n)
+    return percentile_estimate(value, replicates(difference, counts, resamples=RESAMPLES), n=n)
 
 
 def spearman(first: Sequence[float], second: Sequence[float], *, resamples: int = RESAMPLES) -> Estimate:

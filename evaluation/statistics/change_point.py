@@ -182,21 +182,17 @@ def alarm_threshold(*, every: timedelta, series: int = SERIES) -> float:
     return high
 
 
-def level_of_one_look(*, every: timedelta, series: int = SERIES) -> float:
+def level_of_one_look(*, every: timedelta) -> float:
     """Return the p value up to which one look of a series raises an alarm, where each look is tested by itself.
 
-    The rate is that of `alarm_threshold`: looks at which nothing changed come to one false alarm a month over all `series`, with the safety
-    factor. By Bonferroni's inequality that holds however the looks depend on each other, e.g. because they share what they are compared
-    with: in 90 days of daily looks a series has a false alarm with at most 5 % chance.
+    The rate is that of `alarm_threshold`: looks at which nothing changed come to one false alarm a month over `SERIES` series, with the
+    safety factor. By Bonferroni's inequality that holds however the looks depend on each other, e.g. because they share what they are
+    compared with: in 90 days of daily looks a series has a false alarm with at most 5 % chance.
 
     Args:
-        every: Time between looks.
-        series: How many series share the one false alarm a month.
-
-    Raises:
-        ValueError: `every` or `series` is not above 0.
+        every: Time between looks, more than 0.
     """
-    return 1 / _looks_to_false_alarm(every, series)
+    return 1 / _looks_to_false_alarm(every, SERIES)
 
 
 def _looks_to_false_alarm(every: timedelta, series: int) -> float:
@@ -207,14 +203,14 @@ def _looks_to_false_alarm(every: timedelta, series: int) -> float:
     return max(2.0, SAFETY * series * DAYS_PER_MONTH / days / FALSE_ALARMS_PER_MONTH)
 
 
-def mean_run_length(threshold: float, allowance: float = ALLOWANCE) -> float:
+def mean_run_length(threshold: float) -> float:
     """Return after how many evaluations a one-sided CUSUM of standard normal numbers passes the threshold by chance, on average.
 
     Siegmund's approximation: (e^(2kb) − 2kb − 1) ÷ (2k²) with b = threshold + 1.166; within 4 % of the exact values for k = 0.5 and
     thresholds from 3 to 6.
     """
-    exponent = 2 * allowance * (threshold + 1.166)
-    return (math.exp(exponent) - exponent - 1) / (2 * allowance**2)
+    exponent = 2 * ALLOWANCE * (threshold + 1.166)
+    return (math.exp(exponent) - exponent - 1) / (2 * ALLOWANCE**2)
 
 
 def _variances(points: Sequence[Point]) -> Floats:

@@ -196,19 +196,11 @@ def mean_interval_of_clusters(scores: Scores) -> Interval | None:
     return Interval(max(0.0, interval.low), min(HIGHEST, interval.high))
 
 
-def mean_interval(values: Sequence[float], weights: Sequence[float] = ()) -> Interval | None:
+def mean_interval(values: Sequence[float]) -> Interval | None:
     """Return the 95 % interval of the mean of single scores, 0 to 9, by Student's t; None for fewer than two.
 
     No variance is taken to be smaller than `least_variance`; the interval is cut to 0 … 9.
-
-    Args:
-        weights: For how much each counts, > 0; none: all count alike. Unequal ones: the mean is `weighted_mean`, its variance that of a
-            ratio by Taylor linearisation, as in `difference_p`.
     """
-    if len(set(weights)) > 1:
-        return mean_interval_of_clusters(
-            [Observation(value, weight) for value, weight in zip(values, weights, strict=True)]
-        )
     n = len(values)
     if n < 2:
         return None

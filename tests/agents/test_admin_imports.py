@@ -11,6 +11,7 @@ from agents.kit.models import owner_name
 from agents.models import Agent, Import, Message
 from agents.transcripts.imports.jobs import LEASE, MOST_UNFINISHED
 from agents.transcripts.imports.questions import open_question, questions_of
+from tests.agents.test_admin_import_questions import answer
 from tests.agents.transcripts.imports.uploading import (
     ADD,
     file,
@@ -47,14 +48,6 @@ def choose(client: Client, job: Import, **given: str) -> str:
     assert answer.status_code == 200
     job.refresh_from_db()
     return answer.content.decode()
-
-
-def answered(client: Client, job: Import, question: str, *answers: str) -> str:
-    """Answer the question of an import's page; returns the page that follows."""
-    answer = {"question": question, "answer": list(answers)}
-    html = client.post(page_of(job).replace("change", "answer"), answer, follow=True).content.decode()
-    job.refresh_from_db()
-    return html
 
 
 def import_it(client: Client, job: Import) -> str:
@@ -151,7 +144,7 @@ def test_csv_columns_are_chosen_among_those_of_the_file(console: Client) -> None
 def test_a_table_without_a_column_of_times_is_not_asked_again_for_it(console: Client) -> None:
     make_agent()
     job = upload(console, file("speaker,text,moment\nPat,Hello,2026-11-24\nAda,No.,2026-11-25\n", "t.csv"))
-    answered(console, job, "column.sent_at", "")
+    answer(console, job, "column.sent_at", "")
     assert open_question(questions_of(job)) is None
 
     choose(console, job, tags="build=41")

@@ -22,7 +22,6 @@ from tests.evaluation.test_admin_home import fell
 from tests.factories import make_agent
 
 pytestmark = pytest.mark.django_db
-SEES = ("change.view_baseline", "evaluation.view_evaluationrun", "agents.view_agent", "kit.view_llmcall")
 
 
 def logged(

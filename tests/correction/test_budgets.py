@@ -217,7 +217,8 @@ TODAY_NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
 
 def today() -> BudgetDay:
-    return budgets_today(now=TODAY_NOON)
+    with time_machine.travel(TODAY_NOON, tick=False):
+        return budgets_today()
 
 
 def test_only_checking_and_measuring_count_and_only_since_midnight_utc() -> None:

@@ -6,59 +6,19 @@ import re
 from decimal import Decimal
 
 import pytest
-from django.db.models import Model
 from django.test import Client
 
 from agents.admin.transcript import transcript_url
 from agents.kit.models import LLMCall
-from agents.models import Agent, Message
-from agents.personas.persona import TraitValue
-from evaluation.change.models import Baseline
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.summary import summarize
-from tests.console import figures, list_of, page_of, plain, read, row_about, tab_of
+from tests.console import figures, list_of, page_of, plain, read, row_about
 from tests.evaluation.conftest import PropositionFolder
-from tests.evaluation.judged import LLM, OFFLINE, cells, make_baseline, make_run, make_score
+from tests.evaluation.judged import LLM, OFFLINE, cells, make_run, make_score
 from tests.evaluation.measuring import measured
 from tests.factories import make_agent, make_channel, say, talk
 
 pytestmark = pytest.mark.django_db
-
-LOGS: tuple[type[Model], ...] = (EvaluationRun, EvaluationScore, Baseline)
-
-
-def fill(number: int, start: int = 0, *, text: str = "Noted.") -> None:
-    channel = make_channel(f"channel-{start}")
-    for n in range(start, start + number):
-        agent = make_agent(f"agent-{n}", display_name=text, traits=[TraitValue("dry")])
-        message = say(channel, agent, text)
-        run = make_run(agent, error=text, where={"build": text}, is_baseline=True, overall_score=4.5)
-        texts = {"claim": text, "reasoning": text, "justification": text, "context_snippet": text, "flaws": [text]}
-        make_score(run, 4, message=message, **texts)
-        make_score(run, None, proposition_id="other", message=message, reason=text, **texts)
-        for judge in (LLM, OFFLINE):
-            make_baseline(agent, make_run(agent, judge=judge), persona_digest="")
-        LLMCall.objects.create(
-            role="judge", purpose="evaluation", model="m", provider="anthropic", status="ok", work_id=run.work_id
-        )
-
-
-def pages() -> list[str]:
-    rows = [
-        EvaluationRun.objects.earliest("pk"),
-        EvaluationScore.objects.earliest("pk"),
-        Baseline.objects.earliest("pk"),
-    ]
-    agent = Agent.objects.earliest("pk")
-    transcript = page_of(Message.objects.earliest("pk").channel, "transcript")
-    return [
-        *(list_of(model) for model in LOGS),
-        *(page_of(row) for row in rows),
-        list_of(Agent),
-        page_of(agent),
-        tab_of(agent, "history"),
-        transcript,
-    ]
 
 
 def test_a_run_is_listed_with_its_judge_judgements_and_cost(root: Client) -> None:

@@ -134,12 +134,6 @@ def test_the_cold_start_of_one_dimension_leaves_the_others_alone_ac_6_2_6(
 
 
 # -- offline (S-6.2, demo)
-BEFORE = [
-    f"I have checked the {thing}. It is in order. Nobody is to touch it."
-    for thing in ("drawer", "safe", "lamp", "till", "door", "desk")
-]
-
-
 STEADY = [f"I have counted the {thing}. It is complete. Nobody is to move it." for thing in ("stamps", "coins", "keys")]
 EARLIER = [f"I have counted the {n} forms. They are in order, and nobody is to move them." for n in range(10)]
 LOUD = [f"omg you guys {n} is my FAVOURITE number!!! like, ever!!!" for n in range(10)]

@@ -122,9 +122,9 @@ def _checked_query(request: HttpRequest, list_admin: Any, typed: str) -> str:
 
 def _read_list(request: HttpRequest, list_admin: Any, query: str) -> ChangeList:
     """Read the list as it is with this query."""
-    asked = copy(request)
-    asked.GET = QueryDict(query)
-    changelist: ChangeList = list_admin.get_changelist_instance(asked)
+    list_request = copy(request)
+    list_request.GET = QueryDict(query)
+    changelist: ChangeList = list_admin.get_changelist_instance(list_request)
     return changelist
 
 

@@ -88,8 +88,8 @@ class Metadata(SimpleMetadata):
         schemas = {}
         for method, action in view.action_map.items():
             body = view.bodies.get(action)
-            with override_method(view, request, method.upper()) as asked:
-                if is_model(body) and BrowsablePages().show_form_for_method(view, method.upper(), asked, None):
+            with override_method(view, request, method.upper()) as form_request:
+                if is_model(body) and BrowsablePages().show_form_for_method(view, method.upper(), form_request, None):
                     schemas[method.upper()] = body.model_json_schema()
         return schemas
 
@@ -117,12 +117,12 @@ class FormParser(MultiPartParser):
         return fields
 
 
-def example_of(body: Any, shown: Mapping[str, Any]) -> dict[str, Any]:
+def example_of(body: Any, answer: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the raw form of a page holds at first: the body's fields that have a value, and empty ones that must be given.
 
     Args:
         body: What the view has for the action; a body that is no pydantic model has an empty example.
-        shown: The answer that the page shows; fields that are null in it are left out.
+        answer: The answer that the page shows; fields that are null in it are left out.
     """
     if not is_model(body):
         return {}
@@ -131,8 +131,8 @@ def example_of(body: Any, shown: Mapping[str, Any]) -> dict[str, Any]:
     definitions = schema.get("$defs", {})
     example = {}
     for name, field_schema in fields.items():
-        if shown.get(name) is not None:
-            example[name] = _parts_that_fit(shown[name], field_schema, definitions)
+        if answer.get(name) is not None:
+            example[name] = _parts_that_fit(answer[name], field_schema, definitions)
     for name in schema.get("required", ()):
         example.setdefault(name, _EMPTY_BY_TYPE.get(fields[name].get("type", "string"), ""))
     return example

@@ -209,11 +209,11 @@ def _without_additions_of_pydantic(schema: Any) -> Any:
         return [_without_additions_of_pydantic(part) for part in schema]
     if not isinstance(schema, dict):
         return schema
-    kept = {}
+    cleaned = {}
     for key, value in schema.items():
         is_size_of_column = key in ("minimum", "maximum") and value in (2**63 - 1, -(2**63))
         is_title = key == "title" and isinstance(value, str)  # a property may be called so, too
         is_no_default = key == "default" and value is None
         if not (is_size_of_column or is_title or is_no_default):
-            kept[key] = _without_additions_of_pydantic(value)
-    return kept
+            cleaned[key] = _without_additions_of_pydantic(value)
+    return cleaned

@@ -98,24 +98,17 @@ def line_chart(
     lines: Sequence[Line],
     *,
     label: str,
-    low: float = 0,
-    high: float = 9,
     markers: Sequence[Marker] = (),
     since: datetime | None = None,
     until: datetime | None = None,
     unit: str = "",
-    shown: Callable[[float], str] = "{:.1f}".format,
-    small: bool = False,
 ) -> SafeString:
-    """Return a chart of lines over time, with levels and markers, and the same as a table.
+    """Return a chart of scores, 0 to 9, over time, with levels and markers, and the same as a table.
 
     Args:
         label: What the chart shows; read aloud, and the title of its table.
-        low, high: Ends of the vertical axis.
         since, until: Where the horizontal axis begins and ends; default: the first and last point.
         unit: Of the values, for the table's head.
-        shown: Writes a value in hints and in the table.
-        small: A drawing alone, for a card that links to the whole.
     """
     first, last = _time_span(lines, since, until)
     markers_inside = [marker for marker in markers if first <= marker.at <= last]
@@ -124,13 +117,13 @@ def line_chart(
     legend = []
     for number, line in enumerate(lines):
         style = _line_style(number)
-        datasets += _datasets(line, style, first, last, shown, with_band=has_one_line)
-        legend.append(_legend_entry(line, style, shown))
+        datasets += _datasets(line, style, first, last, with_band=has_one_line)
+        legend.append(_legend_entry(line, style))
     drawing = {
         "datasets": datasets,
         "axis": [first.timestamp(), last.timestamp()],
         "days": _days(first, last),
-        "y": [low, high],
+        "y": [0, 9],
         "markers": [
             {"at": marker.at.timestamp(), "colour": MARKER_COLOURS[marker.kind], "name": marker.short}
             for marker in markers_inside
@@ -139,10 +132,8 @@ def line_chart(
         # Where dots surround a mean, a hint is that of the dot under the mouse, not of the nearest one.
         "exact": any(line.means for line in lines),
     }
-    if small:
-        return _chart(label, drawing, small=True)  # without table, legend and events
     needs_no_legend = has_one_line and not legend[0]["note"]
-    rows, number_left_out = _table_rows(lines, shown)
+    rows, number_left_out = _table_rows(lines)
     heads = ["When"]
     for line in lines:
         heads.append(display.isolated(f"{line.name}, {unit}" if unit else line.name))
@@ -181,7 +172,6 @@ def _datasets(
     style: Mapping[str, Any],
     first: datetime,
     last: datetime,
-    shown: Callable[[float], str],
     *,
     with_band: bool,
 ) -> list[dict[str, Any]]:
@@ -189,7 +179,7 @@ def _datasets(
 
     The order matters: the upper edge of the band fills down to the dataset before it.
     """
-    points = [_point(line, point, shown) for point in line.points]
+    points = [_point(line, point) for point in line.points]
     if line.means:
         points_style: dict[str, Any] = {"showLine": False, "pointRadius": 3, "pointHitRadius": 6}
     else:
@@ -223,11 +213,11 @@ def _xy(at: datetime, value: float | None) -> dict[str, float | None]:
     return {"x": at.timestamp(), "y": value}
 
 
-def _legend_entry(line: Line, style: Mapping[str, Any], shown: Callable[[float], str]) -> dict[str, Any]:
+def _legend_entry(line: Line, style: Mapping[str, Any]) -> dict[str, Any]:
     """Return a line's entry in the legend, with its baseline where it has one."""
     note: SafeString | str = ""
     if line.level is not None:
-        note = format_html('<span class="pl-subtle">baseline {}</span>', shown(line.level))
+        note = format_html('<span class="pl-subtle">baseline {}</span>', f"{line.level:.1f}")
     return {"colour": style["colour"], "name": display.isolated(line.name), "note": note}
 
 
@@ -237,7 +227,7 @@ def steps(
     names: Sequence[str],
     label: str,
     ticks: Sequence[float] = (0, 0.5, 1),
-    shown: Callable[[float], str] = "{:.2f}".format,
+    format_value: Callable[[float], str] = "{:.2f}".format,
 ) -> SafeString:
     """Return a chart of lines over steps that have names instead of times, such as rounds, and a table with a row per step.
 
@@ -247,7 +237,7 @@ def steps(
         lines: By name; a value for each step, None where there is none: the line has a gap.
         names: Of the steps, in order.
         ticks: Of the vertical axis, which goes from the first to the last.
-        shown: Writes a value in hints and in the table.
+        format_value: Writes a value in hints and in the table.
     """
     datasets = []
     legend = []
@@ -255,10 +245,10 @@ def steps(
         style = _line_style(number)
         points = []
         for x, (name, value) in enumerate(zip(names, values, strict=True)):
-            hint = "" if value is None else f"{line}, {name}: {shown(value)}"
+            hint = "" if value is None else f"{line}, {name}: {format_value(value)}"
             points.append({"x": x, "y": value, "text": hint})
         datasets.append({**style, "pointRadius": 4, "data": points})
-        legend.append({"colour": style["colour"], "name": display.isolated(line), "note": "", "url": ""})
+        legend.append({"colour": style["colour"], "name": display.isolated(line), "note": ""})
     last = len(names) - 1
     labelled_steps = sorted({0, last // 2, last}) if names else []
     drawing = {
@@ -271,7 +261,7 @@ def steps(
     }
     rows = []
     for name, values_of_step in zip(names, zip(*lines.values(), strict=True), strict=True):
-        cells = ["–" if value is None else shown(value) for value in values_of_step]
+        cells = ["–" if value is None else format_value(value) for value in values_of_step]
         rows.append((display.visible(name), *cells))
     heads = ["", *(display.isolated(line) for line in lines)]
     as_table = table(heads, rows, label=display.marked(f"{label}, as a table"), stacking=False)
@@ -299,8 +289,8 @@ def sparkline(before: Sequence[float], now: Sequence[float], *, label: str, even
     number = len(before) + len(now)
     step = SPARK_WIDTH / (number + 1)
     points = []
-    for place, score in enumerate([*before, *now], start=1):
-        points.append(f"{place * step:.1f},{SPARK_HEIGHT - 2 - score / 9 * (SPARK_HEIGHT - 16):.1f}")
+    for position, score in enumerate([*before, *now], start=1):
+        points.append(f"{position * step:.1f},{SPARK_HEIGHT - 2 - score / 9 * (SPARK_HEIGHT - 16):.1f}")
     context = {
         "width": SPARK_WIDTH,
         "height": SPARK_HEIGHT,
@@ -347,23 +337,23 @@ def intervals(rows: Sequence[Interval], *, label: str, left: str, right: str) ->
     widest = max(max(-row.low, row.high, 0.0) for row in rows)
     reach = min(max(widest, 1.0), WIDEST_INTERVAL)
 
-    def place(value: float) -> str:
+    def x_of(value: float) -> str:
         inside = max(-reach, min(reach, value))
         return f"{100 + 98 * inside / reach:.1f}"
 
     drawn = []
     for row in rows:
-        drawn.append({"row": row, "low": place(row.low), "value": place(row.value), "high": place(row.high)})
+        drawn.append({"row": row, "low": x_of(row.low), "value": x_of(row.value), "high": x_of(row.high)})
     context = {"rows": drawn, "label": display.marked(label), "left": left, "right": right}
     return render_to_string("admin/intervals.html", context)
 
 
-def _point(line: Line, point: Point, shown: Callable[[float], str]) -> dict[str, Any]:
+def _point(line: Line, point: Point) -> dict[str, Any]:
     """Return a point as `charts.js` takes it, with its hint, and its error and page where it has them."""
     drawn: dict[str, Any] = {
         "x": point.at.timestamp(),
         "y": point.value,
-        "text": f"{line.name}, {time_text(point.at)}: {_value_text(point, shown)}{point.note}",
+        "text": f"{line.name}, {time_text(point.at)}: {_value_text(point)}{point.note}",
     }
     if point.error:
         drawn["error"] = point.error
@@ -372,13 +362,13 @@ def _point(line: Line, point: Point, shown: Callable[[float], str]) -> dict[str,
     return drawn
 
 
-def _value_text(point: Point, shown: Callable[[float], str]) -> str:
+def _value_text(point: Point) -> str:
     """Return the value of a point with its error, as ``7.1 ± 0.4``."""
     if point.value is None:
         return "unscored"
     if point.error:
-        return f"{shown(point.value)} ± {shown(point.error)}"
-    return shown(point.value)
+        return f"{point.value:.1f} ± {point.error:.1f}"
+    return f"{point.value:.1f}"
 
 
 def _days(first: datetime, last: datetime) -> list[tuple[float, str]]:
@@ -396,7 +386,7 @@ def _event(marker: Marker) -> dict[str, Any]:
     return {"colour": MARKER_COLOURS[marker.kind], "text": text}
 
 
-def _table_rows(lines: Sequence[Line], shown: Callable[[float], str]) -> tuple[list[tuple[object, ...]], int]:
+def _table_rows(lines: Sequence[Line]) -> tuple[list[tuple[object, ...]], int]:
     """Return the rows of a chart's table, and how many older rows are left out.
 
     A row holds the values of all lines at one time, newest first. A row of the levels comes before them, where a line has one.
@@ -408,19 +398,19 @@ def _table_rows(lines: Sequence[Line], shown: Callable[[float], str]) -> tuple[l
     times = sorted(all_times, reverse=True)
     rows: list[tuple[object, ...]] = []
     if any(line.level is not None for line in lines):
-        levels = ["–" if line.level is None else shown(line.level) for line in lines]
+        levels = ["–" if line.level is None else f"{line.level:.1f}" for line in lines]
         rows.append(("baseline", *levels))
     for at in times[:MOST_ROWS]:
-        cells = [_cell(points.get(at), shown) for points in points_by_time]
+        cells = [_cell(points.get(at)) for points in points_by_time]
         rows.append((time_text(at), *cells))
     return rows, max(0, len(times) - MOST_ROWS)
 
 
-def _cell(point: Point | None, shown: Callable[[float], str]) -> object:
+def _cell(point: Point | None) -> object:
     """Return the value of a point, linked to its page where it has one; empty without a point."""
     if point is None:
         return ""
-    text = _value_text(point, shown)
+    text = _value_text(point)
     return display.link(point.url, text) if point.url else text
 
 

@@ -60,8 +60,8 @@ _DEFAULT_COLOR = "#475569"
 def visible(text: object) -> SafeString:
     """Return `text` escaped, with each control or bidi character replaced by its marked code point."""
     escaped = str(conditional_escape(text if isinstance(text, SafeString) else str(text))).replace("\r\n", "\n")
-    shown = _INVISIBLE.sub(lambda match: f'<span class="pl-codepoint">U+{ord(match.group()):04X}</span>', escaped)
-    return mark_safe(shown)  # noqa: S308 (escaped above)
+    marked_up = _INVISIBLE.sub(lambda match: f'<span class="pl-codepoint">U+{ord(match.group()):04X}</span>', escaped)
+    return mark_safe(marked_up)  # noqa: S308 (escaped above)
 
 
 def marked(text: object) -> str:
@@ -136,13 +136,13 @@ def json_block(value: object) -> SafeString:
     """Return JSON, indented; folded when it has LONGEST_OPEN_JSON characters or more; a dash where there is nothing in it."""
     if value in (None, "", [], {}):
         return EMPTY
-    shown = json.dumps(value, indent=2, ensure_ascii=False, default=str)
-    if len(shown) < LONGEST_OPEN_JSON:
-        return format_html('<pre class="pl-block pl-code">{}</pre>', visible(shown))
+    text = json.dumps(value, indent=2, ensure_ascii=False, default=str)
+    if len(text) < LONGEST_OPEN_JSON:
+        return format_html('<pre class="pl-block pl-code">{}</pre>', visible(text))
     return format_html(
         '<details class="pl-folded"><summary>{} characters of JSON</summary><pre class="pl-code">{}</pre></details>',
-        f"{len(shown):,}",
-        visible(shown),
+        f"{len(text):,}",
+        visible(text),
     )
 
 

@@ -187,9 +187,9 @@ class RequestForm(Form):
         try:
             self.asked = read_texts(self.kind, typed)
         except Refused as refused:
-            for place, sentence in refused.errors.items():
+            for location, sentence in refused.errors.items():
                 # ``tags.build`` and ``agents[1]`` are parts of a field.
-                name = place.partition(".")[0].partition("[")[0]
+                name = location.partition(".")[0].partition("[")[0]
                 is_shown = name in self.fields and name in fields_of(self.kind)
                 self.add_error(name if is_shown else None, sentence)
         return cleaned

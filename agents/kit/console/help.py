@@ -154,7 +154,7 @@ def anchor_of(heading: str) -> str:
 
 def _resolve_links_and_drop_pictures(children: Sequence[Token], resolve: LinkResolver) -> list[Token]:
     """Return the tokens with the URLs of their links; a link that leads nowhere becomes its text, and pictures are left out."""
-    kept = []
+    cleaned = []
     leads_somewhere = []  # of each link that is open here
     for token in children:
         if token.type == "image":
@@ -167,8 +167,8 @@ def _resolve_links_and_drop_pictures(children: Sequence[Token], resolve: LinkRes
             token.attrs = {"href": url, "class": "pl-link"}
         if token.type == "link_close" and not leads_somewhere.pop():
             continue
-        kept.append(token)
-    return kept
+        cleaned.append(token)
+    return cleaned
 
 
 def link_in_document(href: str, name: str) -> str:

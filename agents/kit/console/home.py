@@ -99,14 +99,14 @@ def ask(request: HttpRequest, questions: Questions) -> Answers:
 
 
 class CountUpTo(Subquery):
-    """The number of rows of a queryset, up to `most` + 1: counting all would read all."""
+    """The number of rows of a queryset, up to `MOST_COUNTED` + 1: counting all would read all."""
 
     template = "(SELECT COUNT(*) FROM (%(subquery)s) AS counted)"
     output_field = IntegerField()
     empty_result_set_value = 0
 
-    def __init__(self, rows: QuerySet[Any], most: int = MOST_COUNTED) -> None:
-        super().__init__(rows.order_by().values("pk")[: most + 1])
+    def __init__(self, rows: QuerySet[Any]) -> None:
+        super().__init__(rows.order_by().values("pk")[: MOST_COUNTED + 1])
 
 
 def count_of_work(model: type[Leasable], *statuses: str, since: datetime | None = None) -> RawSQL:
@@ -321,16 +321,16 @@ def _pages_like(request: HttpRequest, typed: str) -> list[Hit]:
     for group in navigation(request):
         for item in group["items"]:
             for tab in item["tabs"]:
-                way = [group["title"], item["title"]]
-                hits.append(_page_hit(way, tab, item["icon"]))
-                hits += [_page_hit([*way, tab["title"]], listed, item["icon"]) for listed in tab["below"]]
+                titles = [group["title"], item["title"]]
+                hits.append(_page_hit(titles, tab, item["icon"]))
+                hits += [_page_hit([*titles, tab["title"]], listed, item["icon"]) for listed in tab["below"]]
     return [hit for hit in hits if typed.lower() in f"{hit.description} {hit.title}".lower()]
 
 
-def _page_hit(way: Iterable[str], page: dict[str, Any], icon: str) -> Hit:
-    """Return a page of the sidebar as a hit; `way` are the titles on the way to it, where a title that says the same is left out."""
+def _page_hit(path: Iterable[str], page: dict[str, Any], icon: str) -> Hit:
+    """Return a page of the sidebar as a hit; `path` are the titles on the way to it, where a title that says the same is left out."""
     titles = []
-    for title in way:
+    for title in path:
         if title and title != page["title"] and title not in titles:
             titles.append(title)
     return Hit(page["title"], " › ".join(titles) or "page", page["link"], icon)
@@ -350,8 +350,8 @@ def card(
         figure: A number, best as a link to the list behind it (`number_link`).
         lines: HTML or texts; empty ones are left out.
     """
-    shown = [line for line in lines if line not in ("", None)]
-    context = {"title": title, "figure": figure, "unit": unit, "lines": shown, "tone": tone}
+    shown_lines = [line for line in lines if line not in ("", None)]
+    context = {"title": title, "figure": figure, "unit": unit, "lines": shown_lines, "tone": tone}
     return render_to_string("admin/home/card.html", context)
 
 

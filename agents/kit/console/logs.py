@@ -187,13 +187,13 @@ def filters_in_effect(changelist: ChangeList) -> list[dict[str, str]]:
 
 def _value_of_filter(spec: Any, changelist: ChangeList) -> str:
     """Return what a filter is set to, as its choice or its form shows it."""
-    shown = []
+    values = []
     for choice in spec.choices(changelist):
         if choice.get("selected"):
-            shown.append(str(choice.get("display")))
+            values.append(str(choice.get("display")))
         if "form" in choice:
-            shown += _values_of_form(choice["form"])
-    return " ".join(shown)
+            values += _values_of_form(choice["form"])
+    return " ".join(values)
 
 
 def _value_of_lookup(value: str) -> str:
@@ -209,7 +209,7 @@ def _value_of_lookup(value: str) -> str:
 
 def _values_of_form(form: Any) -> list[str]:
     """Return the values that the form of a filter was sent with: rows and choices by their names, days as ``from 1 Nov 2026``."""
-    shown = []
+    values = []
     for name, field in form.fields.items():
         value = form.data.get(name)
         end = name.rpartition("_")[2]
@@ -217,13 +217,13 @@ def _values_of_form(form: Any) -> list[str]:
             continue
         if end in ("from", "to"):
             day = day_of(value)
-            shown.append(f"{end} {day_text(day) if day is not None else value}")
+            values.append(f"{end} {day_text(day) if day is not None else value}")
         elif hasattr(field, "queryset"):
-            shown.append(str(field.queryset.filter(pk=value).first() or value))
+            values.append(str(field.queryset.filter(pk=value).first() or value))
         else:
             labels = dict(getattr(field, "choices", ()))
-            shown.append(str(labels.get(value, value)))
-    return shown
+            values.append(str(labels.get(value, value)))
+    return values
 
 
 def _in_portions(lines: Iterable[str]) -> Iterator[str]:

@@ -39,8 +39,8 @@ def _row(cells: Sequence[object], labels: Sequence[str]) -> SafeString:
 
 def facts(*rows: tuple[str, object]) -> SafeString:
     """Return names with their values, texts or HTML, side by side."""
-    shown = format_html_join("", "<div><dt>{}</dt><dd>{}</dd></div>", rows)
-    return format_html('<dl class="pl-facts">{}</dl>', shown)
+    rows_html = format_html_join("", "<div><dt>{}</dt><dd>{}</dd></div>", rows)
+    return format_html('<dl class="pl-facts">{}</dl>', rows_html)
 
 
 Kind = Literal["model", "tool", "attempt", "stage", "judge"]

@@ -298,11 +298,11 @@ def review_page(request: HttpRequest) -> HttpResponse:
         "of": _count_text(chosen.values()),
     }
     if items:
-        context |= _open_item(request, items, _open_place(request, items), filters)
+        context |= _open_item(request, items, _open_index(request, items), filters)
     return console_response(request, "admin/review/page.html", "To review", **context)
 
 
-def _open_place(request: HttpRequest, items: Sequence[_Item]) -> int:
+def _open_index(request: HttpRequest, items: Sequence[_Item]) -> int:
     """Return the place of the item that the address, or the form that was refused, names, from 0.
 
     Where it waits no more, the place that it had: the item that followed has moved there. Without any, the first.
@@ -310,23 +310,23 @@ def _open_place(request: HttpRequest, items: Sequence[_Item]) -> int:
     wanted = request.GET.get("item", "")
     if request.method == "POST":
         wanted = _item_of_form(request)
-    for place, item in enumerate(items):
+    for index, item in enumerate(items):
         if item.id == wanted:
-            return place
+            return index
     former_place = number_in(request.POST or request.GET, "place") or 0
     return max(0, min(former_place, len(items) - 1))
 
 
-def _open_item(request: HttpRequest, items: Sequence[_Item], place: int, filters: Mapping[str, str]) -> dict[str, Any]:
+def _open_item(request: HttpRequest, items: Sequence[_Item], index: int, filters: Mapping[str, str]) -> dict[str, Any]:
     """Return what the page shows of the item at a place, and of those listed around it.
 
     An item whose row is gone meanwhile is listed as ``gone``, and the page has no body for it.
     """
     # As many are listed at the beginning and the end of the queue, where the open one is not in the middle.
     listed_items = 2 * AROUND + 1
-    start = max(0, min(place - AROUND, len(items) - listed_items))
+    start = max(0, min(index - AROUND, len(items) - listed_items))
     around = items[start : start + listed_items]
-    current = items[place]
+    current = items[index]
     rows = _rows_of(around)
     assignees = _assignees_of(around)
     agents = _named_agents({item.waits.agent for item in around})
@@ -354,11 +354,11 @@ def _open_item(request: HttpRequest, items: Sequence[_Item], place: int, filters
         "first": start + 1,
         "item": current,
         "agent_of": agents.get(current.waits.agent),
-        "place": place,
-        "number": place + 1,
-        "next": _id_after_decision(items, place),
-        "next_url": url_of(place + 1),
-        "previous_url": url_of(place - 1),
+        "place": index,
+        "number": index + 1,
+        "next": _id_after_decision(items, index),
+        "next_url": url_of(index + 1),
+        "previous_url": url_of(index - 1),
         "assignee": assignees.get(current.id, ""),
         "people": people() if request.user.has_perm(ASSIGNING) else [],
     }
@@ -415,12 +415,12 @@ def _assignees_of(items: Iterable[_Item]) -> dict[str, str]:
     return {f"{kind}:{key}": name for kind, key, name in names}
 
 
-def _id_after_decision(items: Sequence[_Item], place: int) -> str:
+def _id_after_decision(items: Sequence[_Item], index: int) -> str:
     """Return the id of the item that is opened after a decision: the next one, after the last the one before; empty where it was alone."""
-    if place + 1 < len(items):
-        return items[place + 1].id
-    if place > 0:
-        return items[place - 1].id
+    if index + 1 < len(items):
+        return items[index + 1].id
+    if index > 0:
+        return items[index - 1].id
     return ""
 
 
@@ -484,13 +484,13 @@ def _answer_form(
     """
     form = request.POST
     key = form.get("key", "")[:300]
-    place = number_in(form, "place") or 0
-    same_item = review_url(**filters, item=f"{form.get('kind')}:{key}", place=place)
+    index = number_in(form, "place") or 0
+    same_item = review_url(**filters, item=f"{form.get('kind')}:{key}", place=index)
     kind = kinds.get(form.get("kind", ""))
     row = kind.find([key]).get(key) if kind else None
     if kind is None or row is None:
         messages.warning(request, "That item is gone, or was changed meanwhile.")
-        return HttpResponseRedirect(review_url(**filters, item=form.get("next", ""), place=place))
+        return HttpResponseRedirect(review_url(**filters, item=form.get("next", ""), place=index))
     if "assign" in form:
         assign(request, kind.name, key)
         return HttpResponseRedirect(same_item)
@@ -503,7 +503,7 @@ def _answer_form(
         messages.warning(request, f"Nothing was changed: {problem}")
         return HttpResponseRedirect(same_item) if "undo" in form else None
     done = {"done": f"{kind.name}:{key}", "did": decision.name}
-    return HttpResponseRedirect(review_url(**filters, item=form.get("next", ""), place=place, **done))
+    return HttpResponseRedirect(review_url(**filters, item=form.get("next", ""), place=index, **done))
 
 
 def _undo_decision(request: HttpRequest, kind: ReviewKind, row: Any) -> None:

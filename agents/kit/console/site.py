@@ -388,26 +388,26 @@ class ModelAdmin(Helped, CountedDeletion, ThemedModelAdmin[M]):
     # -- the tabs of an object's page
     def tabs_for_user(self, request: HttpRequest) -> list[Tab]:
         """Return the tabs that show the user something: the one with the form, and those to which an extension adds a part."""
-        shown = []
+        tabs = []
         for tab in self.tabs:
             extensions = self._extensions_of(request, tab)
             if tab.has_form or any(extension.panels or extension.sections for extension in extensions):
-                shown.append(tab)
-        return shown
+                tabs.append(tab)
+        return tabs
 
     def chosen_tab(self, request: HttpRequest) -> Tab | None:
         """Return the tab that the address names, else the first; None without tabs.
 
         A form that was sent, and a window in which a related object is edited, have the tab with the form whatever the address says.
         """
-        shown = self.tabs_for_user(request)
+        tabs = self.tabs_for_user(request)
         needs_form = request.method == "POST" or IS_POPUP_VAR in request.GET
-        for tab in shown:
+        for tab in tabs:
             if needs_form and tab.has_form:
                 return tab
             if not needs_form and tab.key == request.GET.get("tab"):
                 return tab
-        return shown[0] if shown else None
+        return tabs[0] if tabs else None
 
     def tab_url(self, request: HttpRequest, tab: Tab, row: Any) -> str:
         """Return the address of a tab of an object's page; it keeps the filters of the list from which the page was opened."""

@@ -129,18 +129,18 @@ class Source:
         Raises:
             FileError: It is damaged, encrypted, too large, or not UTF-8.
         """
-        place = f"{self.name}, {name}"
+        path = f"{self.name}, {name}"
         with self._zip() as archive:
             try:
                 with archive.open(name) as file:
                     content = file.read(MAX_MEMBER + 1)
                     text = content.decode("utf-8-sig")
             except UnicodeDecodeError as error:
-                raise FileError(place, 0, f"not valid UTF-8 ({error.reason})") from None
+                raise FileError(path, 0, f"not valid UTF-8 ({error.reason})") from None
             except (zipfile.BadZipFile, zlib.error, KeyError, EOFError, RuntimeError, OSError) as error:
-                raise FileError(place, 0, f"cannot be read from the zip ({error})") from None
+                raise FileError(path, 0, f"cannot be read from the zip ({error})") from None
         if len(content) > MAX_MEMBER:
-            raise FileError(place, 0, f"larger than {MAX_MEMBER:,} bytes")
+            raise FileError(path, 0, f"larger than {MAX_MEMBER:,} bytes")
         return text
 
     @contextmanager

@@ -257,8 +257,8 @@ async def _on_response(response: httpx2.Response) -> None:
         return
     retry_after = _retry_after(response)
     if status == 429 and trace.provider.hopeless_words:
-        said = (await response.aread()).decode("utf-8", "replace")
-        if any(word in said for word in trace.provider.hopeless_words):
+        body = (await response.aread()).decode("utf-8", "replace")
+        if any(word in body for word in trace.provider.hopeless_words):
             response.headers["x-should-retry"] = "false"
             return
     if status in OVERLOADED:

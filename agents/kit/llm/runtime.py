@@ -320,22 +320,22 @@ def _at_hand(request: LLMRequest, route: Route) -> Exchange:
     """Return the answer of a provider that needs no network, or the refusal of a request that cannot be sent."""
     if route.problem or not isinstance(route.provider, LocalProvider):
         return Exchange(_without_answer(route, Status.REJECTED, route.problem), time.time())
-    started_at, begun = time.time(), time.perf_counter()
+    started_at, start = time.time(), time.perf_counter()
     digest = request_digest(request)
-    given = route.provider.answer(request, route.model, digest)
+    provided = route.provider.answer(request, route.model, digest)
     reply = Reply(
-        status=given.answer.status,
-        value=given.answer.value,
-        error=given.answer.error,
-        text=given.text,
-        tool_calls=given.answer.tool_calls,
-        stop_reason=given.stop_reason,
+        status=provided.answer.status,
+        value=provided.answer.value,
+        error=provided.answer.error,
+        text=provided.text,
+        tool_calls=provided.answer.tool_calls,
+        stop_reason=provided.stop_reason,
         provider=route.provider.name,
         model=route.model,
-        served_model=given.served_model,
+        served_model=provided.served_model,
         usage=Usage(0, 0, 0, 0),
         request_digest=digest,
-        latency_ms=round((time.perf_counter() - begun) * 1000),
+        latency_ms=round((time.perf_counter() - start) * 1000),
         attempts=0,
     )
     return Exchange(reply, started_at)

@@ -42,8 +42,8 @@ def consequences(rows: Sequence[Model]) -> Consequences:
     return counts
 
 
-def _count_what_refers_to(rows: QuerySet[Model], counts: Consequences, way: tuple[type[Model], ...]) -> None:
-    """Add to `counts` what refers to `rows`, and what refers to what goes with them. Models on the `way` here are not entered again.
+def _count_what_refers_to(rows: QuerySet[Model], counts: Consequences, path: tuple[type[Model], ...]) -> None:
+    """Add to `counts` what refers to `rows`, and what refers to what goes with them. Models on the `path` here are not entered again.
 
     Relations that do something else on deletion, such as setting a default, are not counted.
     """
@@ -51,11 +51,11 @@ def _count_what_refers_to(rows: QuerySet[Model], counts: Consequences, way: tupl
     for relation in relations:
         related, on_delete = relation.related_model, relation.on_delete
         theirs = related._base_manager.using(rows.db).filter(**{f"{relation.field.name}__in": rows.values("pk")})
-        if related in way or related._meta.auto_created:
+        if related in path or related._meta.auto_created:
             continue
         into = {CASCADE: counts.deleted, SET_NULL: counts.unlinked}
         into |= dict.fromkeys((PROTECT, RESTRICT), counts.protecting)
         if on_delete in into and (number := theirs.count()):
             into[on_delete][related] += number
             if on_delete is CASCADE:
-                _count_what_refers_to(theirs, counts, (*way, related))
+                _count_what_refers_to(theirs, counts, (*path, related))

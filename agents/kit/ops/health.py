@@ -208,9 +208,9 @@ def _lately(key: str, probe: Probe) -> str:
     """
     if key in _latest and time.monotonic() - _latest[key][0] < FRESH_SECONDS:
         return _latest[key][1]
-    asked: Future[str] = _probing.submit(probe)
+    answer: Future[str] = _probing.submit(probe)
     try:
-        problem = asked.result(timeout=PROBE_SECONDS + 0.5)
+        problem = answer.result(timeout=PROBE_SECONDS + 0.5)
     except TimeoutError:
         problem = f"no answer within {PROBE_SECONDS:g} s"
     except Exception as error:  # noqa: BLE001 (whatever the network does is the answer)

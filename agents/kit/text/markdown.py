@@ -35,8 +35,8 @@ def as_text(text: str, limit: int = 240) -> str:
 
 def as_code(text: str, limit: int = 240) -> str:
     """Return a text as Markdown code, which mentions and links nothing on GitHub or GitLab; only letters, digits and spaces stay."""
-    shown = _NOT_WORDS.sub(_reference, plain(text, limit))
-    return f"<code>{shown}</code>" if shown else ""
+    escaped = _NOT_WORDS.sub(_reference, plain(text, limit))
+    return f"<code>{escaped}</code>" if escaped else ""
 
 
 def _reference(match: re.Match[str]) -> str:

@@ -71,15 +71,14 @@ def recurring_ngrams(messages: Sequence[Sequence[Ngram]]) -> tuple[float, dict[N
 AMONG = 5  # messages that are drawn
 
 
-def typical_recurrence(messages: Sequence[Sequence[Ngram]], among: int = AMONG) -> tuple[float, list[float]]:
-    """Return the share of n-gram tokens that recur among `among` (five) of the messages, on average over all ways to draw so many.
+def typical_recurrence(messages: Sequence[Sequence[Ngram]]) -> tuple[float, list[float]]:
+    """Return the share of n-gram tokens that recur among five of the messages, on average over all ways to draw five.
 
-    The more messages, the more recurs in any of them; this share is the same for ten and for a hundred that repeat alike
-    (rarefaction: Hurlbert, Ecology 52, 1971).
+    All are drawn where there are fewer. The more messages, the more recurs in any of them; this share is the same for ten and for a
+    hundred that repeat alike (rarefaction: Hurlbert, Ecology 52, 1971).
 
     Args:
         messages: The n-grams of each message.
-        among: How many are drawn; all where there are fewer.
 
     Returns:
         The share, 0 to 1, and for each message the share without it (empty for fewer than three messages).
@@ -92,7 +91,7 @@ def typical_recurrence(messages: Sequence[Sequence[Ngram]], among: int = AMONG) 
     by_holding: Counter[int] = Counter()  # tokens of all n-grams that so many messages hold
     for gram, count in tokens.items():
         by_holding[holding[gram]] += count
-    share = _recurring(by_holding, len(messages), among)
+    share = _recurring(by_holding, len(messages))
     if len(messages) < 3:
         return share, []
     without = []
@@ -102,12 +101,12 @@ def typical_recurrence(messages: Sequence[Sequence[Ngram]], among: int = AMONG) 
         for gram, count in Counter(grams).items():
             left[holding[gram]] -= tokens[gram]
             left[holding[gram] - 1] += tokens[gram] - count
-        without.append(_recurring(left, len(messages) - 1, among))
+        without.append(_recurring(left, len(messages) - 1))
     return share, without
 
 
-def _recurring(by_holding: Mapping[int, int], messages: int, among: int) -> float:
-    """Return the share of tokens that recur, on average over all ways to draw `among` of the messages.
+def _recurring(by_holding: Mapping[int, int], messages: int) -> float:
+    """Return the share of tokens that recur, on average over all ways to draw `AMONG` of the messages.
 
     A token recurs unless none of the other messages drawn with its own is among those that hold it: that has the probability
     ``comb(messages - held, others) / ways``. 0 for fewer than two messages.
@@ -115,7 +114,7 @@ def _recurring(by_holding: Mapping[int, int], messages: int, among: int) -> floa
     Args:
         by_holding: Number of tokens by how many messages hold their n-gram.
     """
-    others = min(among, messages) - 1
+    others = min(AMONG, messages) - 1
     total = sum(by_holding.values())
     if others < 1 or not total:
         return 0.0
@@ -224,11 +223,11 @@ def _pairs_of_messages_with(messages: Sequence[Sequence[str]], n: int) -> Counte
     grams_of = [ngrams_of(words, n) for words in messages]
     pairs: Counter[Ngram] = Counter()
     for later in range(1, len(messages)):
-        first_place: dict[Ngram, int] = {}
-        for place, gram in enumerate(grams_of[later]):
-            first_place.setdefault(gram, place)
+        first_position: dict[Ngram, int] = {}
+        for position, gram in enumerate(grams_of[later]):
+            first_position.setdefault(gram, position)
         for earlier in range(later):
-            runs = _common_runs(messages[earlier], grams_of[earlier], first_place, n)
+            runs = _common_runs(messages[earlier], grams_of[earlier], first_position, n)
             pairs.update({run[:LONGEST_PHRASE] for run in runs})
     return pairs
 
@@ -241,13 +240,13 @@ def _common_runs(
     Args:
         elsewhere: Where each n-gram of the other message stands first.
     """
-    shared = [(place, other) for place, other in enumerate(map(elsewhere.get, grams)) if other is not None]
+    shared = [(position, other) for position, other in enumerate(map(elsewhere.get, grams)) if other is not None]
     runs: list[tuple[str, ...]] = []
     start = 0
     for index in range(1, len(shared) + 1):
         if index < len(shared):
-            (before, other_before), (place, other) = shared[index - 1], shared[index]
-            if place == before + 1 and other == other_before + 1:  # the next word is shared, too
+            (before, other_before), (position, other) = shared[index - 1], shared[index]
+            if position == before + 1 and other == other_before + 1:  # the next word is shared, too
                 continue
         runs.append(tuple(words[shared[start][0] : shared[index - 1][0] + n]))
         start = index

@@ -118,7 +118,7 @@ def find(phrase: str, text: str) -> regex.Match[str] | None:
     if is_over:
         raise Undecided(f"{TIMED_OUT}{_shortened(phrase)}")
     seconds = SECONDS if left is None or left[0] > 0 else AFTERWARDS
-    begun = time.thread_time()  # waiting for other threads costs a message nothing
+    started = time.thread_time()  # waiting for other threads costs a message nothing
     try:
         match = pattern.search(head, timeout=seconds)
         if match is not None and len(head) < len(text):
@@ -127,7 +127,7 @@ def find(phrase: str, text: str) -> regex.Match[str] | None:
         raise Undecided(f"{TIMED_OUT}{_shortened(phrase)}") from None
     finally:
         if left is not None:
-            left[0] -= time.thread_time() - begun
+            left[0] -= time.thread_time() - started
     if match is None and len(head) < len(text):
         raise Undecided(f"the first {LONGEST:,} of {len(text):,} characters do not decide {_shortened(phrase)}")
     return match

@@ -66,9 +66,9 @@ class BatchRefused(Exception):
         self.http_status = http_status
 
 
-def why_no_batches(role: Role) -> str:
-    """Return why the questions of a role cannot go in batches (a provider without them, no key); empty where they can."""
-    route = route_of(role)
+def why_no_batches() -> str:
+    """Return why the judge's questions cannot go in batches (a provider without them, no key); empty where they can."""
+    route = route_of("judge")
     return batch_problem(route.model) or route.problem
 
 
@@ -83,9 +83,9 @@ def next_round(work_id: str) -> int:
     return (reached.aggregate(last=Max("round"))["last"] or 0) + 1
 
 
-def _never_in_batches(way: Route) -> set[str]:
+def _never_in_batches(route: Route) -> set[str]:
     """Return what is left out of the bodies of a batch: a temperature, and what the endpoint is known to refuse."""
-    return {"temperature", *endpoints.ability(way).forgone}
+    return {"temperature", *endpoints.ability(route).forgone}
 
 
 @dataclass(slots=True)
@@ -98,13 +98,13 @@ class Outgoing:
     """
 
     work_id: str
-    way: Route
+    route: Route
     round: int = 1
     questions: list[tuple[LLMRequest, str, str, dict[str, Any]]] = field(default_factory=list)
     bytes: int = 0
 
     def add(self, request: LLMRequest, digest: str) -> None:
-        body = self.way.remote.body(request, self.way, without=_never_in_batches(self.way))
+        body = self.route.remote.body(request, self.route, without=_never_in_batches(self.route))
         self.questions.append((request, request_key(request, digest), digest, body))
         self.bytes += len(json.dumps(body))
 
@@ -153,7 +153,7 @@ def submit_batch(
         return None
     try:
         seen = batch_api.submit_batch(
-            outgoing.way, [(name, body) for name, (_, _, _, body) in zip(names, questions, strict=True)]
+            outgoing.route, [(name, body) for name, (_, _, _, body) in zip(names, questions, strict=True)]
         )
     except BatchProblem as problem:
         if not problem.is_refusal:
@@ -162,7 +162,7 @@ def submit_batch(
         batch.rows.update(result=Result.LOST)
         batch.finish(owner=owner, status=Status.FAILED, error=str(problem))
         if problem.http_status == 404:
-            why = f"{outgoing.way.endpoint} has no Message Batches ({problem}): ask without batches"
+            why = f"{outgoing.route.endpoint} has no Message Batches ({problem}): ask without batches"
             raise BatchRefused(why, problem.http_status) from None
         raise BatchRefused(f"the batch was refused: {problem}", problem.http_status) from None
     except BaseException:  # the work is to stop: the worker looks for the batch on the server
@@ -200,8 +200,8 @@ def _write_rows(
         work_id=outgoing.work_id,
         round=outgoing.round,
         role=questions[0][0].role,
-        model=outgoing.way.model,
-        base_url=outgoing.way.base_url,
+        model=outgoing.route.model,
+        base_url=outgoing.route.base_url,
         requests=len(questions),
         next_look_at=now + LOOKED_FOR_AFTER,
         **fields,

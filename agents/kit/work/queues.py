@@ -33,8 +33,8 @@ log = logging.getLogger(__name__)
 
 def declared_queues() -> dict[str, str]:
     """Return the queues that the installed apps declare: dotted paths by name, in the order of QUEUE_ORDER."""
-    place = {name: number for number, name in enumerate(settings.QUEUE_ORDER)}
-    return dict(sorted(declared("work_queues").items(), key=lambda queue: place.get(queue[0], len(place))))
+    order = {name: number for number, name in enumerate(settings.QUEUE_ORDER)}
+    return dict(sorted(declared("work_queues").items(), key=lambda queue: order.get(queue[0], len(order))))
 
 
 def work_queues(names: Iterable[str] = ()) -> Mapping[str, WorkQueue]:

@@ -79,12 +79,12 @@ Exit code: 0 all was answered, 1 a turn failed."""
             again = f"go on with: manage.py chat {agent.slug} --channel {channel.slug}"
             raise CommandError(f"Stopped; {again}", returncode=STOPPED) from None
         if options["json"]:
-            shown = {
+            answer = {
                 "agent": agent.slug,
                 "channel": channel.slug,
                 "exchanges": [done.model_dump() for done in exchanges],
             }
-            self.stdout.write(json.dumps(shown, ensure_ascii=False, indent=2))
+            self.stdout.write(json.dumps(answer, ensure_ascii=False, indent=2))
         for done in exchanges:
             if done.status != Run.Status.COMPLETED:
                 raise unanswered(f"turn {done.run} {done.status}: {done.error}", otherwise=FAILED)

@@ -411,7 +411,7 @@ def _inspect(job: Import, path: Path, options: ReadOptions, *, most: int | None)
     except (FileError, OptionError) as error:
         raise NotPossible(error.problem) from None
     speakers = _speaker_rows(contents)
-    asked = [guess for guess in tally.guesses if guess.question]
+    guesses = [guess for guess in tally.guesses if guess.question]
     return {
         "format": transcript.format,
         "complete": contents.complete,
@@ -430,7 +430,7 @@ def _inspect(job: Import, path: Path, options: ReadOptions, *, most: int | None)
         "undated": tally.undated,
         "without_zone": tally.without_zone,
         "first_without_zone": tally.first_without_zone.isoformat() if tally.first_without_zone else "",
-        "asks": {guess.question: {"answer": guess.answer, "example": guess.example} for guess in asked},
+        "asks": {guess.question: {"answer": guess.answer, "example": guess.example} for guess in guesses},
         "warnings": [warning.text for warning in tally.warnings() if not warning.question],
         "system_prompts": tally.system_prompts,
         "first_system_prompt": preparer.cleaner.text(tally.first_system_prompt),
@@ -476,15 +476,15 @@ def _speaker_rows(contents: FileContents) -> list[dict[str, Any]]:
     """Return the speakers of a file, unknown ones first, then by how much they say."""
     rows: list[dict[str, Any]] = []
     for name, counted in contents.prepared.preparer.tally.speakers.items():
-        said = contents.speakers[name]
+        speaker = contents.speakers[name]
         rows.append(
             {
                 "name": name,
                 "messages": counted.messages,
                 "slug": counted.slug or "",
                 "why": contents.unknown.get(name, ""),
-                "role": said.role,
-                "conversations": len(said.channels),
+                "role": speaker.role,
+                "conversations": len(speaker.channels),
             }
         )
     return sorted(rows, key=lambda row: (not row["why"], -row["messages"]))

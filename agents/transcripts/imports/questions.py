@@ -181,8 +181,8 @@ def _about_speakers(job: Import, options: ReadOptions) -> list[Question]:
     if who.is_open:
         return [who]
     slugs = {row["name"]: row["slug"] for row in rows}
-    asked = [name for name in bots if name in slugs and (not slugs[name] or name in options.speaker_map)]
-    return [who, *_which_agents(asked, options, job.contents.get("first_system_prompt", ""))]
+    names = [name for name in bots if name in slugs and (not slugs[name] or name in options.speaker_map)]
+    return [who, *_which_agents(names, options, job.contents.get("first_system_prompt", ""))]
 
 
 def _offered_speakers(

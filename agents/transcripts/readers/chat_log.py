@@ -179,9 +179,9 @@ class _Draft:
         text = "\n".join(self.lines).strip()
         reason = "empty message"
         if self.messenger:
-            said = whatsapp.said_in(self.lines, marks=self.messenger == "marked")
-            text = said.text
-            reason = said.reason
+            content = whatsapp.said_in(self.lines, marks=self.messenger == "marked")
+            text = content.text
+            reason = content.reason
         if not text:
             return Skipped(reason, self.line)
         payload: dict[str, object] = {"action": True} if self.action else {}

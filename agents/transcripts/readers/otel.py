@@ -164,16 +164,16 @@ def _items(value: Any, role: str) -> list[Item]:
 
 def _numbered_sides(attributes: Mapping[str, Any]) -> BothSides:
     """Return the messages that are spread over numbered attributes, such as ``gen_ai.prompt.0.role``, in the order of their numbers."""
-    asked: dict[int, dict[str, Any]] = {}
+    prompts: dict[int, dict[str, Any]] = {}
     answered: dict[int, dict[str, Any]] = {}
     for name, value in attributes.items():
         match = _NUMBERED.fullmatch(name)
         if match is None:
             continue
         is_asked = match["side"] == "prompt" or match["openinference_side"] == "input_messages"
-        messages = asked if is_asked else answered
+        messages = prompts if is_asked else answered
         messages.setdefault(int(match["number"]), {})[match["field"]] = value
-    inputs = [{"role": USER, **asked[number]} for number in sorted(asked)]
+    inputs = [{"role": USER, **prompts[number]} for number in sorted(prompts)]
     outputs = [{"role": ASSISTANT, **answered[number]} for number in sorted(answered)]
     return BothSides(_items(inputs, USER), _items(outputs, ASSISTANT))
 

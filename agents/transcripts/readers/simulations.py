@@ -138,10 +138,10 @@ def _adk_case(case: Row, number: int, source: Source) -> Iterator[Record]:
                 yield _adk_message(invocation, invocation.object(key), author, channel, number)
 
 
-def _adk_message(row: Row, said: dict[str, Any], author: str, channel: str, number: int) -> Record:
+def _adk_message(row: Row, content: dict[str, Any], author: str, channel: str, number: int) -> Record:
     """Return what an event or invocation says, skipped where that is only a call of a tool, its result or a thought."""
     texts, others = [], []
-    for entry in row.child(said, "'content'").list("parts"):
+    for entry in row.child(content, "'content'").list("parts"):
         part = row.child(entry, "a part")
         if part.value.get("thought") is True:
             others.append("thinking")

@@ -100,7 +100,7 @@ class Call:
         return bool(self.inputs or self.outputs)
 
 
-class Said(NamedTuple):
+class PastMessage(NamedTuple):
     """What was said in a conversation, and by whom."""
 
     speaker: str
@@ -283,7 +283,7 @@ class SortedCalls:
     left_out: list[Skipped]
 
 
-def conversations(calls: Sequence[Call], spoken: Mapping[str, Sequence[Said]] | None = None) -> Iterator[Record]:
+def conversations(calls: Sequence[Call], spoken: Mapping[str, Sequence[PastMessage]] | None = None) -> Iterator[Record]:
     """Put calls in order of time and yield the messages of their conversations, each once, and an entry for whatever is left out.
 
     Args:
@@ -303,11 +303,11 @@ def _time_of(call: Call) -> datetime:
     return call.started or call.ended or datetime.max.replace(tzinfo=UTC)
 
 
-def _new_messages(call: Call, said: list[Said], instructions: set[tuple[str, str]]) -> Iterator[Record]:
+def _new_messages(call: Call, earlier: list[PastMessage], instructions: set[tuple[str, str]]) -> Iterator[Record]:
     """Yield what is new in a call, and an entry for each message that is none or was said before.
 
     Args:
-        said: What was said in its conversation before; what is new is added.
+        earlier: What was said in its conversation before; what is new is added.
         instructions: Each conversation's system prompts so far; a new one is added.
     """
     spoken: list[PlacedItem] = []
@@ -325,12 +325,12 @@ def _new_messages(call: Call, said: list[Said], instructions: set[tuple[str, str
         else:
             instructions.add((call.conversation, item.text))
             yield _message(call, numbered, "system")
-    known = _count_known(call, spoken, said)
+    known = _count_known(call, spoken, earlier)
     for _ in range(known):
         yield Skipped("sent again", call.line)
     for numbered in spoken[known:]:
         speaker = _speaker_of(call, numbered.item)
-        said.append(Said(speaker, numbered.item.text))
+        earlier.append(PastMessage(speaker, numbered.item.text))
         yield _message(call, numbered, speaker)
 
 
@@ -404,7 +404,7 @@ def _agent_around(call: Call, by_id: Mapping[str, Call]) -> str:
     return ""
 
 
-def _count_known(call: Call, spoken: Sequence[PlacedItem], said: Sequence[Said]) -> int:
+def _count_known(call: Call, spoken: Sequence[PlacedItem], earlier: Sequence[PastMessage]) -> int:
     """Return how many of a call's messages were said before: up to its last own answer that was, and what overlaps with the end.
 
     Texts are compared without the white space around them, which clients often leave out when they send again what was said. What a model's
@@ -412,25 +412,25 @@ def _count_known(call: Call, spoken: Sequence[PlacedItem], said: Sequence[Said])
 
     Args:
         spoken: The call's messages, without those that are skipped.
-        said: What was said in its conversation before, by any speaker.
+        earlier: What was said in its conversation before, by any speaker.
     """
     if call.is_model:
         spoken = [numbered for numbered in spoken if not numbered.is_answer]
-    texts_so_far = {text.strip() for _, text in said}
+    texts_so_far = {text.strip() for _, text in earlier}
     first_new = 0
     for number, numbered in enumerate(spoken, 1):
         if numbered.item.role == ASSISTANT and numbered.item.text.strip() in texts_so_far:
             first_new = number
     rest = [numbered.item for numbered in spoken[first_new:]]
-    for length in range(min(len(rest), len(said), MOST_OVERLAP), 0, -1):  # the longest overlap counts
-        if _are_the_same(rest[:length], said[-length:], agent=call.agent or ASSISTANT):
+    for length in range(min(len(rest), len(earlier), MOST_OVERLAP), 0, -1):  # the longest overlap counts
+        if _are_the_same(rest[:length], earlier[-length:], agent=call.agent or ASSISTANT):
             return first_new + length
     return first_new
 
 
-def _are_the_same(items: Sequence[Item], said: Sequence[Said], *, agent: str) -> bool:
+def _are_the_same(items: Sequence[Item], earlier: Sequence[PastMessage], *, agent: str) -> bool:
     """Return whether messages of a call are what was said; what the agent said is no other speaker's message."""
-    for item, (speaker, text) in zip(items, said, strict=True):
+    for item, (speaker, text) in zip(items, earlier, strict=True):
         is_agents = item.role == ASSISTANT
         if text.strip() != item.text.strip() or (speaker == agent and not is_agents):
             return False

@@ -100,10 +100,10 @@ def said_in(lines: Sequence[str], *, marks: bool) -> MessageText:
                 left.append(caption)
         else:
             left.append(text)
-    said = "\n".join(left).strip()
-    is_file_name = reason == "media" and _FILE_NAME.fullmatch(said)
-    if said and not is_file_name:
-        return MessageText(said)
+    own_text = "\n".join(left).strip()
+    is_file_name = reason == "media" and _FILE_NAME.fullmatch(own_text)
+    if own_text and not is_file_name:
+        return MessageText(own_text)
     return MessageText("", reason or "empty message")
 
 

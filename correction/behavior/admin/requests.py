@@ -113,12 +113,14 @@ def _heard(row: BehaviorRequest, user: User | AnonymousUser) -> SafeString:
     """Say which trait was heard as a request and where it holds; of one without a trait why nothing came of it."""
     if not row.trait_name:
         why = display.shortened(row.why or row.error, MOST_OF_WHY)
-        heard = "Heard as a request:"
+        outcome = "Heard as a request:"
         if row.status == Status.CANCELLED:
-            heard = "Not heard as a request:"
+            outcome = "Not heard as a request:"
         elif row.status in RETRIABLE:
-            heard = "Could not be read for requests:"
-        return format_html('{} <span class="pl-text" dir="auto">{}</span>', heard, display.visible(why or "no reason"))
+            outcome = "Could not be read for requests:"
+        return format_html(
+            '{} <span class="pl-text" dir="auto">{}</span>', outcome, display.visible(why or "no reason")
+        )
     before, after = stored_strength(row.trait_before), stored_strength(row.trait_after)
     strength = f"{before} → {after}" if before else after
     if row.operation == BehaviorRequest.Operation.STOP:

@@ -70,18 +70,18 @@ def _default_dimensions() -> tuple[str, ...]:
         return ()  # said when it is estimated
 
 
-def _checking_preview(asked: JudgeCheckRequest, *, may_ask: bool) -> CostPreview:
+def _checking_preview(check_request: JudgeCheckRequest, *, may_ask: bool) -> CostPreview:
     """Return what a check would cost: two measurements of each agent that said something, three for the order test.
 
     Raises:
         ValueError: As `specs_to_queue`, or proposition files cannot be used.
     """
     try:
-        specs = specs_to_queue(asked)
-        estimates = estimate_all([part for spec in specs for part in parts_of(spec, order=asked.order)])
+        specs = specs_to_queue(check_request)
+        estimates = estimate_all([part for spec in specs for part in parts_of(spec, order=check_request.order)])
     except PropositionError as error:
         raise ValueError(f"proposition files cannot be used: {error}") from None
-    times = "three times" if asked.order else "twice"
+    times = "three times" if check_request.order else "twice"
     note = f"Every agent is measured {times}; none of it is a score of the agent."
     why_not = "" if may_ask else "Asking for it takes the right to ask for evaluations."
     return cost_preview([("Agents", f"{len(specs):,}")], estimates, note=note, why_not=why_not)

@@ -98,7 +98,7 @@ class JudgeAdmin(ReadOnlyAdmin[JudgeCalibration]):
             "dimension": dimension_badge(key.dimension),
             "badge": verdict_badge(passport.verdict),
             "decided_by": ", ".join(TITLES[name].lower() for name in passport.decided_by),
-            "table": table(HEADS, [_cells(shown) for shown in passport.rows], label="Passport"),
+            "table": table(HEADS, [_cells(passport_row) for passport_row in passport.rows], label="Passport"),
             "command": _check_command(passport),
             "buttons": _buttons(request, passport),
             "label_sets": LabelSet.objects.filter(**key._asdict())[:MOST_SETS],
@@ -129,8 +129,8 @@ def _passport(row: JudgeCalibration) -> Passport:
 
 def _row_text(passport: Passport, name: RowName) -> SafeString | str:
     """Return a figure of a list's row; a dash where it does not apply."""
-    shown = passport.row(name)
-    return display.EMPTY if shown is None else display.visible(shown.text)
+    row = passport.row(name)
+    return display.EMPTY if row is None else display.visible(row.text)
 
 
 def _cells(row: PassportRow) -> Sequence[object]:

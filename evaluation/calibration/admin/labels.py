@@ -114,16 +114,16 @@ class AnnotatorWork:
         if not unlabelled:
             return None
         if pk in self.ids:
-            place = self.ids.index(pk)
-            for later in self.ids[place + 1 :]:
+            index = self.ids.index(pk)
+            for later in self.ids[index + 1 :]:
                 if later not in self.labels:
                     return later
         return unlabelled[0]
 
     def before(self, pk: int | None) -> int | None:
         """Return the judgement before `pk`; with None the last one. None where there is none before it."""
-        place = self.ids.index(pk) if pk in self.ids else len(self.ids)
-        return self.ids[place - 1] if place else None
+        index = self.ids.index(pk) if pk in self.ids else len(self.ids)
+        return self.ids[index - 1] if index else None
 
 
 def work_of(label_set: LabelSet, annotator: str) -> AnnotatorWork:

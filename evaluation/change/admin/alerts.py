@@ -22,7 +22,7 @@ from evaluation.calibration.admin.trust import not_usable, trust
 from evaluation.calibration.passport import passports
 from evaluation.change.admin.drift import dimension_chart
 from evaluation.change.admin.drift_overview import PERMISSIONS, change_card
-from evaluation.change.evidence import Judged
+from evaluation.change.evidence import JudgeAndProcedure
 from evaluation.change.models import Change, DriftAlert
 from evaluation.change.over_time import acknowledge_drifts
 from evaluation.change.overview import drift_at
@@ -86,7 +86,7 @@ class DriftAlertAdmin(ReadOnlyAdmin[DriftAlert]):
     def get_panels(self, request: HttpRequest, obj: DriftAlert) -> list[SafeString]:
         """Return the panels of an alert: its fields, what shows it, what to do, and the agent's scores in its dimension by its judge."""
         panels = super().get_panels(request, obj)
-        judged = Judged(judge=obj.judge, procedure=obj.procedure)
+        judged = JudgeAndProcedure(judge=obj.judge, procedure=obj.procedure)
         change = _change_that_shows(obj)
         chart = None
         if change is None or not change.result.of_words:  # else scores over time are of something else

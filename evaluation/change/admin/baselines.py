@@ -46,7 +46,7 @@ from evaluation.calibration.agreement import agreements_of
 from evaluation.calibration.labels import Key
 from evaluation.calibration.passport import passport_of
 from evaluation.change.admin.drift_overview import compare_url, overview_page
-from evaluation.change.evidence import Judged, dropped_tags, stale_reasons
+from evaluation.change.evidence import JudgeAndProcedure, dropped_tags, stale_reasons
 from evaluation.change.models import Baseline, Change
 from evaluation.change.stored import current_changes
 from evaluation.models import COUNTED, EvaluationRun, EvaluationScore
@@ -137,15 +137,15 @@ class BaselineAdmin(ReadOnlyAdmin[Baseline]):
         def estimate() -> CostPreview:
             """Return what measuring would take; of a baseline also the tags of the old one that the new one would not ask for."""
             with refusing_files():
-                specs = [asked.spec(agent=agent, is_baseline=is_baseline) for asked in requests_of(form)]
+                specs = [body.spec(agent=agent, is_baseline=is_baseline) for body in requests_of(form)]
             dropped = dropped_tags(specs).get(agent.slug, "") if is_baseline else ""
             return measuring_preview(specs, simulate=form.asked.simulate, dropped_tags=dropped)
 
         def queue() -> str:
             """Queue the evaluations, and return where their progress is shown."""
-            for asked in requests_of(form):
+            for body in requests_of(form):
                 with refusing_files():
-                    run, is_same = request_evaluation(asked, agent=agent, is_baseline=is_baseline)
+                    run, is_same = request_evaluation(body, agent=agent, is_baseline=is_baseline)
                 text = "goes on: the same was asked for within a day" if is_same else "is queued"
                 self.message_user(request, f"Evaluation {run.pk} {text}.", messages.SUCCESS)
             before = form.cleaned_data.get("against", "")
@@ -180,11 +180,11 @@ def _score_cell(baseline: Baseline, shares: Mapping[int, Mapping[str, Share]]) -
     return number(baseline.score, baseline.count, share=share)
 
 
-def _by_judge(baselines: Iterable[Baseline]) -> dict[Judged, list[Baseline]]:
+def _by_judge(baselines: Iterable[Baseline]) -> dict[JudgeAndProcedure, list[Baseline]]:
     """Return baselines by judge and procedure: what was judged differently never stands in one line."""
-    grouped: dict[Judged, list[Baseline]] = {}
+    grouped: dict[JudgeAndProcedure, list[Baseline]] = {}
     for baseline in sorted(baselines, key=lambda baseline: (baseline.judge, baseline.procedure, baseline.dimension)):
-        judged = Judged(judge=baseline.judge, procedure=baseline.procedure)
+        judged = JudgeAndProcedure(judge=baseline.judge, procedure=baseline.procedure)
         grouped.setdefault(judged, []).append(baseline)
     return grouped
 
@@ -208,7 +208,7 @@ def fill_now(agents: list[Any]) -> tuple[object, object] | None:
         agent_by_key[agent.pk] = agent
     columns = ("agent", "judge", "procedure", "dimension", "baseline", "candidate", "value")
     for change in current_changes(agent_by_key).filter(proposition="").only(*columns):
-        judged = Judged(judge=change.judge, procedure=change.procedure)
+        judged = JudgeAndProcedure(judge=change.judge, procedure=change.procedure)
         agent_by_key[change.agent_id].now[judged, change.dimension] = change
     return ("judge", judged_by(*judges)) if len(judges) == 1 else None
 
@@ -301,11 +301,11 @@ def imported_panel(request: HttpRequest, job: Import) -> SafeString:
     """
     rows = []
     for agent in Agent.objects.filter(slug__in=job.result.get("spoke", ())).order_by("slug"):
-        spoken = Message.objects.filter(imported_by=job, agent=agent).exclude(tags={}).order_by("-sent_at", "-pk")
+        messages = Message.objects.filter(imported_by=job, agent=agent).exclude(tags={}).order_by("-sent_at", "-pk")
         rules_url = ""
         if request.user.has_perm("evaluation.change_proposition"):
             rules_url = reverse("admin:evaluation_proposition_new", args=[agent.slug])
-        rows.append((agent_chip(agent), ways_to_evaluate(agent, newest_builds(spoken)), rules_url))
+        rows.append((agent_chip(agent), ways_to_evaluate(agent, newest_builds(messages)), rules_url))
     return render_to_string("admin/change/imported.html", {"rows": rows}) if rows else SafeString("")
 
 

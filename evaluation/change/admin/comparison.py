@@ -49,7 +49,7 @@ from evaluation.change.admin.drift_overview import (
 from evaluation.change.change import ChangeResult
 from evaluation.change.choosing import Asked, chosen_measurements, ways_of, with_note_on_undated
 from evaluation.change.comparison import Comparison, Shown, compare, one_sided
-from evaluation.change.evidence import Judged
+from evaluation.change.evidence import JudgeAndProcedure
 from evaluation.change.examples import ComparedJudgements, Quote, heard_before, lowest_scores, quotes_of
 from evaluation.change.measurements import Measurement, NotComparable
 from evaluation.change.overview import drift_of_comparison
@@ -115,7 +115,7 @@ class CompareForm(forms.Form):
         self.chosen_agent: Agent | None = Agent.objects.filter(slug=slug).first() if slug else None
         names = {"": "choose"}
         names.update(by_name().values_list("slug", "display_name")[:MOST_AGENTS])  # the chosen one may be none of them
-        self.judges: dict[str, Judged] = {}
+        self.judges: dict[str, JudgeAndProcedure] = {}
         if self.chosen_agent is not None:
             names[slug] = self.chosen_agent.display_name
             self.judges = {str(judged): judged for judged in ways_of(self.chosen_agent)}
@@ -150,7 +150,7 @@ class CompareForm(forms.Form):
         return all(isinstance(side, EvaluationRun) for side in sides)
 
     @property
-    def chosen_judges(self) -> list[Judged]:
+    def chosen_judges(self) -> list[JudgeAndProcedure]:
         """Return by whom both were judged: as asked for, else in all ways of the agent, the preferred first; none without an agent."""
         chosen = self.judges.get(self.cleaned_data["judge"])
         if chosen is not None:
@@ -241,8 +241,8 @@ def _claims_asked_in(runs: Collection[int]) -> dict[tuple[str, str], Claim]:
         runs: Primary keys of evaluations; those of their agents' channels are looked at, too.
     """
     of_channels = ChannelShare.objects.filter(agent_run__in=runs).values("channel_run")
-    asked = EvaluationScore.objects.filter(Q(evaluation_run__in=runs) | Q(evaluation_run__in=of_channels)).order_by()
-    grouped = asked.values_list("dimension", "proposition_id", "inverted").annotate(text=Max("claim"))
+    scores = EvaluationScore.objects.filter(Q(evaluation_run__in=runs) | Q(evaluation_run__in=of_channels)).order_by()
+    grouped = scores.values_list("dimension", "proposition_id", "inverted").annotate(text=Max("claim"))
     claims = {}
     for dimension, proposition, inverted, text in grouped:
         claims[dimension, proposition] = Claim(text=text or proposition, inverted=inverted)
@@ -345,7 +345,7 @@ def _comparison_context(request: HttpRequest, form: CompareForm, pair: ComparedP
         "shown": findings,
         "more_one_sided": [finding.name for finding in one_sided_findings[MOST_PAIRS:]],
         "missing_data": [(dimension_badge(name), line) for name, line in comparison.missing.items()],
-        "judge": judged_by(Judged(judge=comparison.judge, procedure=comparison.procedure)),
+        "judge": judged_by(JudgeAndProcedure(judge=comparison.judge, procedure=comparison.procedure)),
         "heuristic": is_heuristic(comparison.judge),
         "not_usable": not_usable(judge_passports),
         "trust": trust(judge_passports, request.user),
@@ -457,15 +457,15 @@ def _largest_fall_first(change: ChangeResult) -> tuple[bool, float, str]:
 
 def _urls(form: CompareForm) -> dict[str, str]:
     """Return the addresses of the same comparison the other way round, as a file, and with what changed alone or with all."""
-    asked = {name: form.data.get(name, "") for name in ("agent", "judge", "baseline", "candidate", "changed")}
+    fields = {name: form.data.get(name, "") for name in ("agent", "judge", "baseline", "candidate", "changed")}
     urls = {
-        "csv_url": compare_url(**asked, export="csv"),
+        "csv_url": compare_url(**fields, export="csv"),
         "swap_url": "",
-        "changed_url": compare_url(**{**asked, "changed": "on"}),
-        "every_url": compare_url(**{**asked, "changed": ""}),
+        "changed_url": compare_url(**{**fields, "changed": "on"}),
+        "every_url": compare_url(**{**fields, "changed": ""}),
     }
-    if asked["baseline"] and asked["candidate"]:
-        swapped = {**asked, "baseline": asked["candidate"], "candidate": asked["baseline"]}
+    if fields["baseline"] and fields["candidate"]:
+        swapped = {**fields, "baseline": fields["candidate"], "candidate": fields["baseline"]}
         urls["swap_url"] = compare_url(**swapped)
     return urls
 

@@ -37,7 +37,7 @@ from evaluation.calibration.agreement import agreements_of
 from evaluation.calibration.labels import Key
 from evaluation.calibration.passport import passport_of, passports
 from evaluation.change.admin.sentinel import judge_notices
-from evaluation.change.evidence import Judged
+from evaluation.change.evidence import JudgeAndProcedure
 from evaluation.change.history import ROLLING, History, Scored, histories
 from evaluation.change.models import Baseline, DriftAlert
 from evaluation.change.position import PositionDimension, position_profile
@@ -119,7 +119,9 @@ def history_charts(
     return charts
 
 
-def dimension_chart(request: HttpRequest, agent: Agent, dimension: str, judged: Judged) -> dict[str, Any] | None:
+def dimension_chart(
+    request: HttpRequest, agent: Agent, dimension: str, judged: JudgeAndProcedure
+) -> dict[str, Any] | None:
     """Return the chart of one dimension by one judge and procedure (see `history_charts`); None where nothing of it has a score."""
     tags = first_said_with_tag([agent.pk])
     measured = histories(agents=[agent.pk], tags=tags, dimensions=[dimension], judged=judged)
@@ -196,11 +198,11 @@ def points_text(history: History) -> str:
     return "; ".join(sentences)
 
 
-def baseline_scores_of(agents: Collection[int]) -> dict[tuple[int, Judged, str], float | None]:
+def baseline_scores_of(agents: Collection[int]) -> dict[tuple[int, JudgeAndProcedure, str], float | None]:
     """Return the scores of baselines by agent, judge with procedure, and dimension."""
     scores = {}
     for baseline in Baseline.objects.filter(agent__in=agents).order_by():
-        judged = Judged(judge=baseline.judge, procedure=baseline.procedure)
+        judged = JudgeAndProcedure(judge=baseline.judge, procedure=baseline.procedure)
         scores[baseline.agent_id, judged, baseline.dimension] = baseline.score
     return scores
 

@@ -32,7 +32,7 @@ from evaluation.calibration.passport import passports
 from evaluation.change.admin.drift import dimension_chart
 from evaluation.change.admin.sentinel import judge_notices
 from evaluation.change.change import ChangeResult
-from evaluation.change.evidence import Judged, judged_ways
+from evaluation.change.evidence import JudgeAndProcedure, judged_ways
 from evaluation.change.models import Baseline, Change
 from evaluation.change.overview import AgentDrift, State, drift_overview
 from evaluation.change.sentences import candidate_words, numbers_of, sentence_of, short_name, why_drifted
@@ -136,9 +136,9 @@ def scores_behind(change: Change | None) -> str:
     )
 
 
-def compare_url(**asked: object) -> str:
-    """Return the address of the page that compares; `asked` are the form's fields."""
-    given = {name: value for name, value in asked.items() if value not in ("", None)}
+def compare_url(**fields: object) -> str:
+    """Return the address of the page that compares; `fields` are the form's fields."""
+    given = {name: value for name, value in fields.items() if value not in ("", None)}
     return f"{reverse('admin:evaluation_evaluationrun_compare')}?{urlencode(given)}"
 
 
@@ -216,7 +216,7 @@ def _score_cell(change: ChangeResult, score: float | None, share: Share | None, 
 
 
 # -- filters
-def judge_name(judged: Judged) -> str:
+def judge_name(judged: JudgeAndProcedure) -> str:
     """Return a judge and its procedure for a list of choices."""
     name = f"{judged.judge} (heuristic)" if is_heuristic(judged.judge) else judged.judge
     return name if judged.procedure == Method.PLUMBLINE else f"{name}, {judged.procedure}"
@@ -256,7 +256,7 @@ class OverviewForm(forms.Form):
         return read_tag(self.cleaned_data["candidate"])
 
     @property
-    def judged(self) -> Judged | None:
+    def judged(self) -> JudgeAndProcedure | None:
         """Return the judge that was asked for, else the first; None where nothing was ever measured."""
         chosen = self.judges.get(self.cleaned_data["judge"])
         if chosen is not None:
@@ -313,15 +313,15 @@ def overview_page(model_admin: ModelAdmin[Any], request: HttpRequest) -> HttpRes
 def _overview_context(request: HttpRequest, form: OverviewForm) -> dict[str, Any]:
     """Return what the page shows: the cards of one page, and how many agents are in each state."""
     agents = list(form.agents()[: MOST_AGENTS + 1])  # one more tells whether there are too many
-    asked = form.cleaned_data
+    filters = form.cleaned_data
     judged = form.judged
     page = max(1, number_in(request.GET, "page") or 1)
     overview = drift_overview(
         agents[:MOST_AGENTS],
         judged,
-        baseline=asked["baseline"],
-        candidate=asked["candidate"],
-        state=asked["state"] or None,
+        baseline=filters["baseline"],
+        candidate=filters["candidate"],
+        state=filters["state"] or None,
         start=(page - 1) * CARDS_PER_PAGE,
         stop=page * CARDS_PER_PAGE,
         quotes=request.user.has_perm("agents.view_message"),
@@ -339,16 +339,16 @@ def _overview_context(request: HttpRequest, form: OverviewForm) -> dict[str, Any
         "judge_changed": judge_notices([judged.judge]) if judged is not None else "",
         "cards": drift_cards(request, overview.drifts),
         "states": states,
-        "chosen": asked["state"],
+        "chosen": filters["state"],
         "too_many": MOST_AGENTS if len(agents) > MOST_AGENTS else 0,
         "page": Paginator(range(overview.total), CARDS_PER_PAGE).get_page(page),
-        "compares_tags": bool(asked["baseline"] and asked["candidate"]),
+        "compares_tags": bool(filters["baseline"] and filters["candidate"]),
         "tags": [form.data.get(name, "") for name in ("baseline", "candidate")],
         "no_agents": not agents,
     }
 
 
-def passports_of_drifts(judged: Judged | None, drifts: Sequence[AgentDrift]) -> list[Passport]:
+def passports_of_drifts(judged: JudgeAndProcedure | None, drifts: Sequence[AgentDrift]) -> list[Passport]:
     """Return the passports of the judge of these agents; of one agent also with its own figure."""
     if judged is None:
         return []
@@ -402,7 +402,7 @@ def _fall_chart(request: HttpRequest, drift: AgentDrift) -> dict[str, Any] | Non
     return dimension_chart(request, drift.agent, drift.main.dimension, drift.judged)
 
 
-def _first_judge_of(agent: Agent) -> Judged | None:
+def _first_judge_of(agent: Agent) -> JudgeAndProcedure | None:
     """Return the judge that comes first on the overview among those of the agent's baselines; None without a baseline."""
     baselines = Baseline.objects.filter(agent=agent).order_by()
     own = set(baselines.values_list("judge", "procedure").distinct())

@@ -23,7 +23,7 @@ from agents.transcripts.imports.jobs import may_import
 from evaluation.admin.display import judged_by
 from evaluation.calibration.admin.trust import not_usable
 from evaluation.change.admin.drift_overview import MOST_AGENTS, STATES, drift_sparkline, passports_of_drifts
-from evaluation.change.evidence import Judged, judged_ways
+from evaluation.change.evidence import JudgeAndProcedure, judged_ways
 from evaluation.change.models import Baseline
 from evaluation.change.overview import AgentDrift, Overview, State, drift_overview
 from evaluation.change.sentences import sentence_of, since_of
@@ -134,13 +134,13 @@ def drifted_agents(request: HttpRequest, answers: Answers) -> SafeString | None:
     if not request.user.has_perm("agents.view_agent"):
         return None
     agents = Agent.objects.watched().filter(is_active=True).order_by("display_name", "slug")
-    shown = list(agents.only("slug", "display_name", "avatar_color")[:MOST_AGENTS])
-    if not shown:
+    listed = list(agents.only("slug", "display_name", "avatar_color")[:MOST_AGENTS])
+    if not listed:
         return None
     has_examples_beside = answers["own agents"] and answers["example agents"]
-    judged = _judge_of(shown)
-    are_all = len(shown) < MOST_AGENTS and not has_examples_beside  # else the p values of others count, too
-    overview = drift_overview(shown, judged, describe=False, are_all=are_all)
+    judged = _judge_of(listed)
+    are_all = len(listed) < MOST_AGENTS and not has_examples_beside  # else the p values of others count, too
+    overview = drift_overview(listed, judged, describe=False, are_all=are_all)
     fallen = [drift for drift in overview.drifts if drift.state == "drifted"]
     url = reverse("admin:evaluation_drift_overview")
     context = {
@@ -156,7 +156,7 @@ def drifted_agents(request: HttpRequest, answers: Answers) -> SafeString | None:
         "not_usable": not_usable(passports_of_drifts(judged, overview.drifts)) if judged is not None else "",
         "states": _other_states(overview, url),
         "last": display.moment(answers["last measured"]) if answers["last measured"] else "",
-        "most": MOST_AGENTS if len(shown) == MOST_AGENTS else 0,  # there may be more agents
+        "most": MOST_AGENTS if len(listed) == MOST_AGENTS else 0,  # there may be more agents
         "overview_url": url,
         "agents_url": display.list_url(Agent, is_active__exact=1),
         "import_url": reverse("admin:agents_import_add") if may_import(user_of(request)) else "",
@@ -164,7 +164,7 @@ def drifted_agents(request: HttpRequest, answers: Answers) -> SafeString | None:
     return render_to_string("admin/change/home.html", context)
 
 
-def _judge_of(agents: Sequence[Agent]) -> Judged | None:
+def _judge_of(agents: Sequence[Agent]) -> JudgeAndProcedure | None:
     """Return the judge and procedure by which most of these agents have a baseline; None without one. What was simulated is left out."""
     baselines = Baseline.objects.filter(agent__in=[agent.pk for agent in agents], evaluation_run__simulated=False)
     return next(iter(judged_ways(baselines)), None)

@@ -31,7 +31,6 @@ from evaluation.runs.request import refuse_judge
 
 WRITE = "evaluation.change_proposition"
 MODEL_NEEDED = "It takes a model: set ANTHROPIC_API_KEY or JUDGE_MODEL. Without one, write propositions by hand."
-MOST_AGENTS = 100  # at a time
 TOKENS_PER_SUGGESTION = 200  # an assumption, said so where it is shown
 
 
@@ -52,8 +51,8 @@ def suggest_page(request: HttpRequest) -> HttpResponse:
     form = SuggestingForm(as_query(request, SuggestingForm, {"model": models[0][0]} if models else {}))
 
     def agents() -> list[Agent]:
-        asked: SuggestionsRequest = form.asked
-        return asked.find_few_agents(MOST_AGENTS)
+        body: SuggestionsRequest = form.asked
+        return body.find_few_agents()
 
     def queue() -> str:
         if not may_write:

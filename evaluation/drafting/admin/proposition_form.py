@@ -285,8 +285,8 @@ class YamlForm(PropositionForm):
             _, fields = read_mapping(self.cleaned_data["yaml"], "claim, and what else it needs,")
         except YamlProblems as error:
             [problem] = error.problems
-            place = f"line {problem.line}: " if problem.line else ""
-            raise forms.ValidationError(f"{place}{problem.message}") from None
+            line = f"line {problem.line}: " if problem.line else ""
+            raise forms.ValidationError(f"{line}{problem.message}") from None
         return fields
 
     def typed_fields(self) -> dict[str, Any]:

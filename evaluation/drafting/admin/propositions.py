@@ -129,9 +129,9 @@ def card_of(
 
 
 def _trial_command(entry: Entry) -> str:
-    place = shlex.quote(f"{path_shown(entry.path)}:{entry.proposition.id}")
+    proposition = shlex.quote(f"{path_shown(entry.path)}:{entry.proposition.id}")
     agent = "SLUG" if entry.owner == DEFAULT else entry.owner
-    return f"manage.py try_proposition {place} --agent {agent}"
+    return f"manage.py try_proposition {proposition} --agent {agent}"
 
 
 def place_in_folder(entry: Entry) -> str:
@@ -165,10 +165,10 @@ def checked_by(proposition: Proposition) -> SafeString:
         checks = []
         for name, value in proposition.rule.checks().items():
             checks.append((name, display.visible(json.dumps(value, ensure_ascii=False))))
-        shown = format_html_join(" ", "<code>{}: {}</code>", checks)
+        checks_html = format_html_join(" ", "<code>{}: {}</code>", checks)
         if proposition.of_ten is not None:
-            return format_html("an exact rule, in {} of 10 messages {}", proposition.of_ten, shown)
-        return format_html("an exact rule {}", shown)
+            return format_html("an exact rule, in {} of 10 messages {}", proposition.of_ten, checks_html)
+        return format_html("an exact rule {}", checks_html)
     if proposition.measure:
         return format_html("a judge; offline by the statistic <code>{}</code>", proposition.measure)
     if proposition.cues is None:
@@ -830,10 +830,10 @@ def _may_try(request: HttpRequest) -> bool:
 def _trait_propositions(agent: Agent, files: Sequence[LoadedFile]) -> list[tuple[str, Proposition]]:
     """Return the automatic propositions of an agent, with their sentences: of its traits that no file has a proposition for."""
     from_files = propositions_for(agent_slug=agent.slug, dimension=OF_PERSONA, files=files, seeded=agent.seeded)
-    asked = with_traits(from_files, agent.traits.all(), automatic=settings.TRAIT_PROPOSITIONS)
+    propositions = with_traits(from_files, agent.traits.all(), automatic=settings.TRAIT_PROPOSITIONS)
     return [
         (proposition.claim.replace(AGENT_NAME, agent.display_name), proposition)
-        for proposition in asked
+        for proposition in propositions
         if proposition.source == FROM_A_TRAIT
     ]
 

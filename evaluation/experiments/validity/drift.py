@@ -73,7 +73,6 @@ class _File(BaseModel):
 class Conversation:
     """What was said, and where in it the model speaks."""
 
-    name: str
     events: list[Event]
 
     def own_messages(self) -> list[int]:
@@ -85,7 +84,6 @@ class Conversation:
 class Pair:
     """The same user messages, answered with the drift and with it held back."""
 
-    name: str
     drifting: Conversation
     held_back: Conversation
 
@@ -104,12 +102,12 @@ def read_conversation(path: Path) -> Conversation:
     except ValueError as error:
         raise ValueError(f"{path.name} is no JSON: {error}") from None
     events = []
-    for said in content.conversation:
-        if said.role == "assistant":
-            events.append(Event("action", NAME, said.content))
-        elif said.role == "user":
-            events.append(Event("stimulus", NAME, said.content, speaker="User"))
-    return Conversation(path.stem, events)
+    for message in content.conversation:
+        if message.role == "assistant":
+            events.append(Event("action", NAME, message.content))
+        elif message.role == "user":
+            events.append(Event("stimulus", NAME, message.content, speaker="User"))
+    return Conversation(events)
 
 
 def find_pairs(folder: Path) -> list[Pair]:
@@ -119,7 +117,7 @@ def find_pairs(folder: Path) -> list[Pair]:
         name = path.name.removesuffix("_unsteered.json")
         capped = path.with_name(f"{name}_capped.json")
         if capped.exists():
-            pairs.append(Pair(name, read_conversation(path), read_conversation(capped)))
+            pairs.append(Pair(read_conversation(path), read_conversation(capped)))
     return pairs
 
 

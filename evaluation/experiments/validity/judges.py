@@ -104,10 +104,10 @@ class Validation:
         return self.shares_are_shown() and self.kappa_is_shown()
 
 
-def read_validations(path: Path = FILE) -> list[Validation]:
+def read_validations() -> list[Validation]:
     """Return the published validations."""
     validations = []
-    with path.open(encoding="utf-8", newline="") as file:
+    with FILE.open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
             table = TwoByTwo(
                 both=int(row["true_positive"]),
@@ -182,9 +182,9 @@ def items_needed(share: float, limit: float) -> int:
     return last_failing + 1
 
 
-def judge_rows(validations: Sequence[Validation] = ()) -> list[ValidityRow]:
-    """Return the rows of the published validations; by default of those that ship."""
-    validations = validations or read_validations()
+def judge_rows() -> list[ValidityRow]:
+    """Return the rows of the published validations."""
+    validations = read_validations()
     n = len(validations)
     errors = [abs(validation.kappa - validation.published_kappa) for validation in validations]
     equal = sum(error <= PRECISE for error in errors)

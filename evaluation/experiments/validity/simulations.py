@@ -277,8 +277,8 @@ def _clustered_rows(trials: int) -> list[ValidityRow]:
     clustered = naive = 0
     name = "arms without an effect"
     for generator in _generators(name, trials):
-        treatment = _draw_arm(generator, 0.0)
-        control = _draw_arm(generator, 0.0)
+        treatment = _draw_arm(generator)
+        control = _draw_arm(generator)
         p = permutation_p(treatment, control)
         clustered += p is not None and p < ALPHA
         test = welch(_values_of(treatment), _values_of(control))
@@ -308,11 +308,11 @@ def _clustered_rows(trials: int) -> list[ValidityRow]:
     return [null, power]
 
 
-def _draw_arm(generator: np.random.Generator, higher: float) -> dict[int, list[float]]:
+def _draw_arm(generator: np.random.Generator) -> dict[int, list[float]]:
     """Draw the scores of an arm's conversations; those of one conversation are alike."""
     arm = {}
     for number in range(PAIRS):
-        shared = higher + generator.normal(0, math.sqrt(ALIKE))
+        shared = generator.normal(0, math.sqrt(ALIKE))
         arm[number] = (shared + generator.normal(0, math.sqrt(1 - ALIKE), AGENTS)).tolist()
     return arm
 

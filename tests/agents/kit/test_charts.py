@@ -41,11 +41,11 @@ def test_what_was_not_measured_is_a_gap_and_said_in_the_table() -> None:
 
 
 def test_lines_share_rows_of_common_times_and_a_baseline_comes_first() -> None:
-    html = line_chart([line(7, 6, level=0), line(3, name="Bob")], label="Scores", shown="{:.2f}".format)
+    html = line_chart([line(7, 6, level=0), line(3, name="Bob")], label="Scores")
 
-    assert rows(html) == ["baseline 0.00 –", "3 Nov 2026, 09:00 6.00", "2 Nov 2026, 09:00 7.00 3.00"]
+    assert rows(html) == ["baseline 0.0 –", "3 Nov 2026, 09:00 6.0", "2 Nov 2026, 09:00 7.0 3.0"]
     assert values(html) == [[7, 6], [0, 0], [3]]
-    assert "baseline 0.00" in plain(html[: html.index("<canvas")])
+    assert "baseline 0.0" in plain(html[: html.index("<canvas")])
 
 
 def test_markers_outside_of_the_range_are_left_out() -> None:

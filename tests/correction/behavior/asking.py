@@ -8,7 +8,6 @@ from typing import Any
 from agents.models import Agent, Channel, ChannelMember, Message
 from agents.personas.persona import TraitValue
 from agents.turn.receive import receive_message
-from correction.behavior.own_words import own_words
 from correction.behavior.tiers import Subject
 from correction.models import AgentEvaluationConfig
 from tests.evaluation.judging import prompt_of
@@ -56,11 +55,6 @@ def judge(**answers: Any) -> Respond:
 
 def subject(*traits: TraitValue, name: str = "Ada", persona: str = "You are Ada, a dry and careful clerk.") -> Subject:
     return Subject(name=name, persona=persona, traits=traits)
-
-
-def shown(text: str) -> str:
-    """What of a message is shown to a model."""
-    return own_words(text).text
 
 
 def dm_with(*traits: TraitValue, slug: str = "ada", **config: Any) -> tuple[Agent, Channel]:

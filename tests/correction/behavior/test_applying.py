@@ -36,7 +36,6 @@ pytestmark = pytest.mark.django_db
 
 DRY = TraitValue("dry wit", "Jokes with a straight face.", 0.4, 0.7)
 SLANG = TraitValue("local slang", "Says arvo and reckon.", 0.8, 0.6)
-STOP_SLANG = {"name": "local slang", "description": "Says arvo and reckon.", "sentiment": 0.8, "strength": 0.0}
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from pytest_django import Settings
 
-from correction.behavior.bench import Command, Judged, figures_of
+from correction.behavior.bench import Command, JudgedCase, figures_of
 from tests.correction.behavior.asking import SHORTER, YES, judge
 from tests.llm_server import LLMServer
 
@@ -134,7 +134,7 @@ def test_wrong_lines_are_named(tmp_path: Path) -> None:
 
 def test_figures_are_what_they_are_called() -> None:
     counts = {(True, True): 6, (False, True): 2, (True, False): 4, (False, False): 8}
-    cases = [Judged(text="a", request=is_one, found=said) for (is_one, said), n in counts.items() for _ in range(n)]
+    cases = [JudgedCase(text="a", request=is_one, found=said) for (is_one, said), n in counts.items() for _ in range(n)]
 
     result = figures_of(cases)
 

@@ -28,7 +28,7 @@ from correction.sending.delivery import send_again, work_one
 from correction.sending.models import ScoreDelivery, ScoreReceiver
 from correction.sending.otlp import parse_headers
 from correction.sending.queueing import queue_attempt, queue_changes, queue_judgements
-from evaluation.change.evidence import Judged
+from evaluation.change.evidence import JudgeAndProcedure
 from evaluation.change.models import Change
 from evaluation.change.stored import refresh_changes, store_changes
 from evaluation.models import EvaluationRun, EvaluationScore
@@ -301,7 +301,7 @@ def test_each_change_leaves_once_and_again_when_its_verdict_is_another(
 ) -> None:
     ada = make_agent("ada")
     run = flattened(ada)
-    way = Judged(judge=run.judge, procedure=run.procedure)
+    way = JudgeAndProcedure(judge=run.judge, procedure=run.procedure)
     work()
 
     changes = list(Change.objects.filter(current=True))

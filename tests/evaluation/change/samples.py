@@ -7,7 +7,7 @@ from typing import Any
 
 from evaluation.change.change import ChangeResult, mean_of
 from evaluation.change.comparison import Comparison
-from evaluation.change.measured import Measured, MeasuredDimension
+from evaluation.change.measured import MeasuredDimension, MeasuredProposition
 from evaluation.change.measurement_files import observations_json
 from evaluation.change.measurements import Measurement
 from evaluation.statistics.bootstrap import Observation
@@ -31,8 +31,10 @@ def measurement(
 ) -> Measurement:
     """A measurement whose scores follow from its observations."""
 
-    def one(proposition: str, rows: Sequence[Observation]) -> Measured:
-        return Measured(score=mean_of(rows), observations=tuple(rows), digest=(digests or {}).get(proposition, "same"))
+    def one(proposition: str, rows: Sequence[Observation]) -> MeasuredProposition:
+        return MeasuredProposition(
+            score=mean_of(rows), observations=tuple(rows), digest=(digests or {}).get(proposition, "same")
+        )
 
     dimensions = {
         d: MeasuredDimension(

@@ -75,10 +75,6 @@ def test_capturing_again_replaces_the_baseline_and_keeps_one_ac_6_5_7(llm_server
     assert EvaluationRun.objects.count() == 2, "the earlier run stays in the log"
 
 
-def marked() -> set[EvaluationRun]:
-    return set(EvaluationRun.objects.filter(is_baseline=True))
-
-
 def test_an_older_capture_that_ends_later_does_not_replace_a_newer_one(llm_server: LLMServer, ada: Agent) -> None:
     scores(llm_server, voice=8, varied=4)
     wanted = RunSpec(agent=ada, is_baseline=True)

@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import fisher_exact
 
 from evaluation.change.comparison import Comparison, compare
-from evaluation.change.measured import Measured, MeasuredDimension
+from evaluation.change.measured import MeasuredDimension, MeasuredProposition
 from evaluation.change.measurements import Measurement, NotComparable
 from evaluation.runs.summary import Share
 from evaluation.statistics.bootstrap import bootstrap_difference
@@ -29,7 +29,7 @@ def channels(scores: list[int], unit: str = "channel") -> Measurement:
 
 
 def ideas(counts: list[int], count: int) -> Measurement:
-    one = Measured(score=count, observations=of(counts, unit="repeat"))
+    one = MeasuredProposition(score=count, observations=of(counts, unit="repeat"))
     return measurement(dimensions={"ideas_quantity": MeasuredDimension(score=count, propositions={"ideas": one})})
 
 
@@ -209,7 +209,7 @@ def test_propositions_of_unknown_wording_are_compared_with_a_note() -> None:
 
 
 # -- what is compared by hits
-def cued(scores: list[int], messages: int, *, judge: str = OFFLINE, **others: Measured) -> Measurement:
+def cued(scores: list[int], messages: int, *, judge: str = OFFLINE, **others: MeasuredProposition) -> Measurement:
     """An anti-pattern with cues in so many messages: those without a cue are unscored."""
     stock = _by_message(scores, messages)
     dimension = MeasuredDimension(
@@ -218,10 +218,10 @@ def cued(scores: list[int], messages: int, *, judge: str = OFFLINE, **others: Me
     return measurement(judge=judge, dimensions={"adherence": dimension})
 
 
-def _by_message(scores: list[int], messages: int) -> Measured:
+def _by_message(scores: list[int], messages: int) -> MeasuredProposition:
     rows = of(scores, first=messages * 100)
     mean = sum(scores) / len(scores) if scores else None
-    return Measured(score=mean, observations=rows, share=Share(len(scores), messages), by_message=True)
+    return MeasuredProposition(score=mean, observations=rows, share=Share(len(scores), messages), by_message=True)
 
 
 def stock_of(comparison: Comparison) -> Any:
@@ -254,7 +254,7 @@ def test_hits_of_cues_are_compared_as_shares_of_the_messages(
 
 
 def test_hits_are_in_one_family_with_the_other_propositions() -> None:
-    steady = Measured(score=8.1, observations=of(HIGH), share=Share(10, 10), by_message=True)
+    steady = MeasuredProposition(score=8.1, observations=of(HIGH), share=Share(10, 10), by_message=True)
 
     alone = stock_of(compare(cued([], 28), cued([1] * 6, 24)))
     beside = stock_of(compare(cued([], 28, brief=steady), cued([1] * 6, 24, brief=steady)))
@@ -292,7 +292,11 @@ def test_the_score_of_hits_alone_is_not_called_steady() -> None:
 def test_a_lost_score_says_that_its_figures_leave_hits_out(hits: int) -> None:
     """The table counts them."""
     before, now = (
-        cued([1] * hits, 24, greets=Measured(score=8.0, observations=of([8] * n), share=Share(n, 24), by_message=True))
+        cued(
+            [1] * hits,
+            24,
+            greets=MeasuredProposition(score=8.0, observations=of([8] * n), share=Share(n, 24), by_message=True),
+        )
         for n in (24, 2)
     )
 

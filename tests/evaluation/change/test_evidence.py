@@ -13,7 +13,7 @@ from pytest_django import Settings
 
 from agents.models import Agent, Message
 from agents.personas.persona import TraitValue, save_persona
-from evaluation.change.evidence import Judged, judged_ways, newest_since_baselines
+from evaluation.change.evidence import JudgeAndProcedure, judged_ways, newest_since_baselines
 from evaluation.change.overview import AgentDrift, drift_overview
 from evaluation.change.sentences import sentence_of
 from evaluation.models import EvaluationRun, EvaluationSchedule
@@ -31,7 +31,7 @@ from tests.factories import MONDAY, make_agent, make_channel, talk
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
-WAY = Judged(judge="test-model", procedure="plumbline")
+WAY = JudgeAndProcedure(judge="test-model", procedure="plumbline")
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ import pytest
 from agents.builds import first_said_with_tag
 from agents.models import Agent
 from evaluation.change import history
-from evaluation.change.evidence import Judged
+from evaluation.change.evidence import JudgeAndProcedure
 from evaluation.change.history import History, histories
 from tests.evaluation.change.measured import imported
 from tests.evaluation.judged import LLM, OFFLINE, make_run, make_score
@@ -18,7 +18,7 @@ from tests.factories import MONDAY, make_agent
 
 pytestmark = pytest.mark.django_db
 
-WAY = Judged(judge=LLM, procedure="plumbline")
+WAY = JudgeAndProcedure(judge=LLM, procedure="plumbline")
 DAY = timedelta(days=1)
 
 

@@ -15,8 +15,6 @@ from tests.factories import make_agent
 
 pytestmark = pytest.mark.django_db
 
-STEADY = [7, 8, 7, 8, 7, 8, 7, 8]
-
 
 @pytest.fixture
 def overview_url() -> str:

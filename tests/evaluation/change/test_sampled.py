@@ -23,7 +23,7 @@ from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.planning import RunSpec, prepare_run
 from evaluation.runs.summary import summarize
 from evaluation.statistics.bootstrap import Interval, Observation, bootstrap_difference, bootstrap_mean
-from evaluation.statistics.difference import decide, difference_p, error_of, mean_interval, weighted_mean
+from evaluation.statistics.difference import decide, difference_p, error_of, weighted_mean
 from evaluation.statistics.prediction_powered import prediction_powered_mean
 from tests.evaluation.judged import make_run, make_score
 from tests.factories import make_agent, make_channel, talk
@@ -263,7 +263,6 @@ def test_equal_weights_change_nothing(weight: float) -> None:
     assert changed(*heavier) == changed(before, now)
     assert bootstrap_mean(heavier[0]) == bootstrap_mean(before)
     values = [o.value for o in before]
-    assert mean_interval(values, [weight] * len(values)) == mean_interval(values)
     labels, rest = values[:60], [o.value for o in now]
     plain = prediction_powered_mean(labels, labels[::-1], rest)
     equal = [weight] * 60

@@ -15,7 +15,7 @@ from pytest_django import Settings
 
 from agents.models import Agent, Message
 from evaluation.calibration.models import JudgeCalibration
-from evaluation.change.evidence import Judged, judged_ways
+from evaluation.change.evidence import JudgeAndProcedure, judged_ways
 from evaluation.change.models import Baseline, Change
 from evaluation.change.overview import drift_overview
 from evaluation.change.stored import current_changes, refresh_changes, store_ended
@@ -31,7 +31,7 @@ from tests.factories import MONDAY, make_agent, make_channel, talk
 
 pytestmark = pytest.mark.django_db
 
-WAY = Judged(judge=LLM, procedure="plumbline")
+WAY = JudgeAndProcedure(judge=LLM, procedure="plumbline")
 STEADY = [7, 8] * 8
 CLAIMS = """
 dimension: adherence

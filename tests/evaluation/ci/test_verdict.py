@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from agents.models import Agent
 from evaluation.change.change import ChangeResult
 from evaluation.change.comparison import Comparison
-from evaluation.change.measured import Measured, MeasuredDimension
+from evaluation.change.measured import MeasuredDimension, MeasuredProposition
 from evaluation.change.measurements import Measurement
 from evaluation.ci.limits import Limits
 from evaluation.ci.report import Report
@@ -157,7 +157,7 @@ def test_a_score_over_other_propositions_than_its_change_is_noted() -> None:
     given = result(replace(FELL, baseline=9.0, candidate=3.0))
     assert given.comparison is not None
     change = replace(given.comparison.dimensions[0], dimension="adherence")
-    asked = {name: Measured(score=score) for name, score in (("brief", 3.0), ("new", 9.0))}
+    asked = {name: MeasuredProposition(score=score) for name, score in (("brief", 3.0), ("new", 9.0))}
     before = replace(given.comparison.baseline, dimensions={"adherence": MeasuredDimension()})
     side = replace(before, dimensions={"adherence": MeasuredDimension(propositions=asked)})
     compared = replace(

@@ -11,7 +11,6 @@ from django.urls import reverse
 
 from agents.models import Agent
 from evaluation.propositions.entries import all_entries
-from evaluation.propositions.files import propositions_for
 from tests.console import read
 
 EDITOR = ("evaluation.view_proposition", "evaluation.change_proposition")
@@ -58,10 +57,6 @@ def change(client: Client, url: str, button: str = "_save", **typed: str) -> str
 def named(typed: dict[str, str]) -> dict[str, str]:
     """Values by the names their fields have in the page."""
     return {f"prop-{name}": value for name, value in typed.items()}
-
-
-def asked() -> dict[str, str]:
-    return {p.id: p.claim for p in propositions_for(agent_slug="ada", dimension="adherence")}
 
 
 def ada() -> Agent:

@@ -29,9 +29,6 @@ ANXIETY = (
     [3, 3, 3, 4, 5, 5, 2, 3, 5, 2, 2, 6, 1, 5, 2, 2, 1, 2, 4, 3],
     [3, 6, 4, 6, 2, 4, 2, 4, 3, 3, 2, 3, 3, 3, 2, 2, 1, 3, 3, 4],
 )
-# Wikipedia, "Spearman's rank correlation coefficient": IQ and hours of television, rho = -29/165.
-IQ = [106, 100, 86, 101, 99, 103, 97, 113, 112, 110]
-HOURS = [7, 27, 2, 50, 28, 29, 20, 12, 6, 17]
 
 
 def ratings(table: Table) -> tuple[list[int], list[int]]:

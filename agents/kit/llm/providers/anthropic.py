@@ -385,8 +385,8 @@ def _entry(line: Any) -> Entry:
             served_model=message.served_model,
             usage=message.usage,
         )
-    said = getattr(getattr(getattr(result, "error", None), "error", None), "message", None)
-    return Entry(name, "errored", error=short_line(str(said or "the server gave no reason")))
+    reason = getattr(getattr(getattr(result, "error", None), "error", None), "message", None)
+    return Entry(name, "errored", error=short_line(str(reason or "the server gave no reason")))
 
 
 PROVIDER = Anthropic()

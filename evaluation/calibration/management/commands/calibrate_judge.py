@@ -323,12 +323,12 @@ def _figures(filters: dict[str, str | None], label_set: LabelSet | None) -> list
 
 def _nothing(options: dict[str, Any]) -> str:
     """Say that nothing has labels, of what was asked for."""
-    asked = [
+    choices = [
         f"--{name.replace('_', '-')} {options[name]}"
         for name in ("judge", "procedure", "dimension", "label_set")
         if options[name]
     ]
-    which = f" for {' '.join(asked)}" if asked else ""
+    which = f" for {' '.join(choices)}" if choices else ""
     return f"nothing to calibrate: there are no labels{which}. --draw 80 --name NAME --dimension DIMENSION begins."
 
 

@@ -108,14 +108,14 @@ of some cannot be used (the judge is checked on the others)."""
         Raises:
             CommandError: The judge refused every question.
         """
-        made = self._judge(planned, as_json=as_json)
-        why_refused = refusal(made.runs)
+        check_runs = self._judge(planned, as_json=as_json)
+        why_refused = refusal(check_runs.runs)
         if why_refused:
             raise unusable(why_refused)
-        unfinished = [run for run in made.runs if run.status != EvaluationRun.Status.COMPLETED]
+        unfinished = [run for run in check_runs.runs if run.status != EvaluationRun.Status.COMPLETED]
         if planned.order:
-            return self._conclude_order(planned, made, unfinished, as_json=as_json)
-        pairs = made.pairs(planned)
+            return self._conclude_order(planned, check_runs, unfinished, as_json=as_json)
+        pairs = check_runs.pairs(planned)
         tests = swap_tests(pairs)
         stays: dict[str, SwapShown] = {}
         if not unfinished:
@@ -127,22 +127,22 @@ of some cannot be used (the judge is checked on the others)."""
                 "dimensions": {name: test.model_dump() for name, test in tests.items()},
                 "evaluations": [{"own": own.pk, "swapped": swapped.pk} for own, swapped in pairs],
                 "said_nothing": planned.silent,
-                **spending_json(made.estimate, made.spent),
+                **spending_json(check_runs.estimate, check_runs.spent),
             }
             self.stdout.write(as_text(document))
         else:
             _print(f"{judge_label(planned.judge)} · {planned.procedure}", tests, self.stdout)
-            spent = spent_line(made.estimate, made.spent)
+            spent = spent_line(check_runs.estimate, check_runs.spent)
             if spent:
                 self.stdout.write(spent)
         self._print_exceptions(planned, stays)
         return _problem(tests, unfinished)
 
     def _conclude_order(
-        self, planned: _Planned, made: _Made, unfinished: Sequence[EvaluationRun], *, as_json: bool
+        self, planned: _Planned, check_runs: _CheckRuns, unfinished: Sequence[EvaluationRun], *, as_json: bool
     ) -> str:
         """Print the order test, and store it where all is judged; return what is not judged, and why, or empty."""
-        tests = order_tests(made.of_agents(planned))
+        tests = order_tests(check_runs.of_agents(planned))
         if not unfinished:
             store_order_tests(judge=planned.judge, procedure=planned.procedure, tests=tests)
         if as_json:
@@ -151,12 +151,12 @@ of some cannot be used (the judge is checked on the others)."""
                 "procedure": planned.procedure,
                 "order": {name: test.model_dump(mode="json") for name, test in tests.items()},
                 "said_nothing": planned.silent,
-                **spending_json(made.estimate, made.spent),
+                **spending_json(check_runs.estimate, check_runs.spent),
             }
             self.stdout.write(as_text(document))
         else:
             _print_order(f"{judge_label(planned.judge)} · {planned.procedure}", tests, self.stdout)
-            spent = spent_line(made.estimate, made.spent)
+            spent = spent_line(check_runs.estimate, check_runs.spent)
             if spent:
                 self.stdout.write(spent)
         self._print_exceptions(planned, {})
@@ -166,7 +166,7 @@ of some cannot be used (the judge is checked on the others)."""
             return "no figure: " + "; ".join(f"{name}: {test.alone.reason}" for name, test in tests.items())
         return ""
 
-    def _judge(self, planned: _Planned, *, as_json: bool) -> _Made:
+    def _judge(self, planned: _Planned, *, as_json: bool) -> _CheckRuns:
         """Make the evaluations; those by a paid judge that are there already are not paid again.
 
         What a paid judge will cost is printed first, unless `as_json`; for others `estimate` is None.
@@ -185,7 +185,7 @@ of some cannot be used (the judge is checked on the others)."""
             self.stdout.write(estimate_line(estimate))
         with ProgressBar("Judging", sys.stderr, quiet=as_json and not sys.stderr.isatty()) as bar:
             results = capture(to_ask, prepared=bar.prepared, progress=bar.progress) if to_ask else []
-        return _Made(
+        return _CheckRuns(
             runs=[*reused, *(result.summary.run for result in results)],
             estimate=estimate,
             spent=spent_on(result.summary for result in results),
@@ -233,7 +233,7 @@ class _Planned:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Made:
+class _CheckRuns:
     """The evaluations of a check, and what they cost."""
 
     runs: list[EvaluationRun]

@@ -87,13 +87,13 @@ class Command(CodedCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         if options["out"]:
             check_writable("--out", options["out"])
-        asked = read_options(AgentsRequest, options)
+        request = read_options(AgentsRequest, options)
         with measuring():
-            specs, broken = split_unusable(specs_of(asked, is_baseline=True))
+            specs, broken = split_unusable(specs_of(request, is_baseline=True))
             about_examples = examples_line(specs)
             if about_examples:
                 self.stderr.write(about_examples)
-            if asked.batch:
+            if request.batch:
                 check_batches(str(settings.JUDGE_MODEL))
             if options["dry_run"]:
                 self._dry_run(specs, options)
@@ -101,8 +101,8 @@ class Command(CodedCommand):
             else:
                 if not options["yes"]:
                     self._confirm(dropped_tags(specs), may_ask=not options["json"])
-                problems = self._capture(specs, options, are_named=not asked.are_all)
-        if problems and (line := unknown_tag_line(asked.where)):
+                problems = self._capture(specs, options, are_named=not request.are_all)
+        if problems and (line := unknown_tag_line(request.where)):
             self.stderr.write(line)
         self._end(problems, broken)
 

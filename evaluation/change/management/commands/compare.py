@@ -267,15 +267,15 @@ def _specs(options: dict[str, Any]) -> list[RunSpec]:
         UnknownAgent: There is no such agent.
     """
     dimensions = _split_dimension_names(options["dimensions"])
-    asked: dict[str, Any] = {name: options[name] for name in ("samples", "repeats", "seed")}
+    fields: dict[str, Any] = {name: options[name] for name in ("samples", "repeats", "seed")}
     try:
-        asked["window"] = parse_window(options["window"])
+        fields["window"] = parse_window(options["window"])
         if options["channel"]:
             channel = channel_named(options["channel"])
-            return [RunSpec(channel=channel, dimensions=dimensions or CHANNEL_DIMENSIONS, **asked)]
+            return [RunSpec(channel=channel, dimensions=dimensions or CHANNEL_DIMENSIONS, **fields)]
         if dimensions:
-            asked["dimensions"] = dimensions
-        return [RunSpec(agent=agent, **asked) for agent in _agents(options["agents"])]
+            fields["dimensions"] = dimensions
+        return [RunSpec(agent=agent, **fields) for agent in _agents(options["agents"])]
     except UnknownAgent:  # a ValueError, too, with an exit code of its own
         raise
     except ValueError as error:

@@ -174,8 +174,8 @@ class Command(CodedCommand):
         print_table(console, ("proposition", "runs broken", "first turn"), rows)
         for row in report.throw_away[:MOST_LISTED]:
             outcome = {True: "passed", False: "failed", None: "no outcome"}[row.passed]
-            shown = f"{row.run} ({outcome}), turn {row.turn}, {', '.join(row.propositions)}: “{row.text}”"
-            console.print(snippet(shown))
+            line = f"{row.run} ({outcome}), turn {row.turn}, {', '.join(row.propositions)}: “{row.text}”"
+            console.print(snippet(line))
         if len(report.throw_away) > MOST_LISTED:
             console.print(f"… and {len(report.throw_away) - MOST_LISTED:,} more: --csv FILE or --json lists them.")
 

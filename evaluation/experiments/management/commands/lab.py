@@ -69,15 +69,15 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget)."""
         if not is_quiet:
             resuming = f"manage.py experiment run {experiment.pk} resumes it"
             self._print_line(f"Experiment {experiment.pk}, {experiment.name}: Ctrl-C stops it; {resuming}.")
-        made = play_and_judge(experiment, quiet=is_quiet)
+        result = play_and_judge(experiment, quiet=is_quiet)
         if options["json"]:
-            self.stdout.write(made.model_dump_json(indent=2))
+            self.stdout.write(result.model_dump_json(indent=2))
         elif options["format"] == "markdown":
-            self.stdout.write(as_markdown(made))
+            self.stdout.write(as_markdown(result))
         else:
-            show(made, console_on(self.stdout))
-        if made.unfinished:
-            raise CommandError(f"not finished: {made.unfinished}", returncode=FAILED)
+            show(result, console_on(self.stdout))
+        if result.unfinished:
+            raise CommandError(f"not finished: {result.unfinished}", returncode=FAILED)
 
     def _print_line(self, line: str) -> None:
         console_on(self.stdout).print(snippet(line, 1_000))

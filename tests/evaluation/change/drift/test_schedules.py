@@ -16,7 +16,6 @@ from agents.kit.work.tasks import work
 from agents.models import Agent
 from evaluation.models import EvaluationRun, EvaluationSchedule
 from evaluation.runs import schedules
-from evaluation.runs.execute import work_one
 from evaluation.runs.planning import RunSpec, prepare_run
 from evaluation.runs.schedules import fire_if_due, fire_now
 from tests.evaluation.change.drift.scheduling import DAY, make_schedule
@@ -38,10 +37,6 @@ def recent(propositions: PropositionFolder) -> Agent:
 
 def fire() -> bool:
     return schedules.work_one(owner=owner_name())
-
-
-def measure() -> bool:
-    return work_one(owner=owner_name())
 
 
 # -- when
