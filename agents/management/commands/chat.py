@@ -148,10 +148,9 @@ def _messages_of(name: str) -> list[str]:
     """
     try:
         text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
-    except OSError as error:
-        raise unusable(f"--script {name}: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise unusable(f"--script {name}: {error}; allowed: a UTF-8 text file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise unusable(f"--script {name}: {why}; allowed: a UTF-8 text file") from None
     messages = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
     if not messages:
         raise unusable(f"--script {name}: no message; allowed: a message per line")

@@ -54,7 +54,8 @@ def test_every_metric_is_a_row_with_means_deviations_difference_and_p(file: Path
         ("two", "wit"),
     ]
     assert (first["treatment"]["n"], first["treatment"]["mean"], first["control"]["mean"]) == (4, 6.5, 4.75)
-    assert first["naive_p"] == pytest.approx(stats.ttest_ind([5, 6, 7, 8], [4, 4, 5, 6], equal_var=False).pvalue)
+    p = stats.ttest_ind([5, 6, 7, 8], [4, 4, 5, 6], equal_var=False).pvalue
+    assert first["naive_p"] == float(f"{p:.3g}")
     assert first["p"] is None, "no environments in such a file: nothing is clustered"
     assert "6.50 (1.29)" in printed(file)
     assert "+1.75" in printed(file)
