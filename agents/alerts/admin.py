@@ -453,10 +453,10 @@ add_review(
 
 def bell(request: HttpRequest, answers: Answers) -> SafeString:
     """Return the bell of the header: how many alerts nobody has acknowledged (up to "100+"), and the five newest. One query."""
-    waiting = list(unacknowledged().only("title", "created_at")[: MOST_COUNTED + 1])
+    alerts = list(unacknowledged().only("title", "created_at")[: MOST_COUNTED + 1])
     context = {
-        "number": display.count_up_to(len(waiting), MOST_COUNTED),
-        "newest": waiting[:ALERTS_UNDER_BELL],
+        "number": display.count_up_to(len(alerts), MOST_COUNTED),
+        "newest": alerts[:ALERTS_UNDER_BELL],
         "all": display.list_url(Alert),
         "waiting": display.list_url(Alert, acknowledged_at__isempty=1),
     }

@@ -23,7 +23,7 @@ from pytest_django.live_server_helper import LiveServer
 
 from tests.e2e.axe import grave_faults
 
-# The same browser without a window of its own; the tests take two thirds of the time in it.
+# The headless shell is Chromium without its windows: the tests take two thirds of the time.
 CHROMIUM = os.environ.get("CHROMIUM") or which("chromium-headless-shell") or which("chromium")
 FLAGS = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),

@@ -33,9 +33,8 @@ def test_a_token_is_made_its_example_run_and_the_check_on_home(visit: Callable[.
     page.locator("a[href$='/apitoken/add/']").first.click()
     page.get_by_label("Name").fill("my bot")
     page.get_by_role("button", name="Save", exact=True).click()
-    page.evaluate(
-        "Object.defineProperty(navigator, 'clipboard', {value: undefined})"
-    )  # as browsers do on a page without HTTPS
+    # As browsers do on a page without HTTPS:
+    page.evaluate("Object.defineProperty(navigator, 'clipboard', {value: undefined})")
     page.get_by_role("button", name="Copy", exact=True).first.click()
     expect(page.get_by_role("button", name="Selected")).to_be_visible()
     assert page.evaluate("String(getSelection())") == page.locator("#token-key").inner_text()

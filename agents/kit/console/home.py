@@ -152,7 +152,8 @@ def _sidebar_groups(request: HttpRequest) -> list[dict[str, Any]]:
         entries += [_page_entry(request, *page) for page in pages_after]
         items = [entry for entry in entries if entry["tabs"]]
         for item in items:
-            item["link"], item["has_permission"] = item["tabs"][0]["link"], True
+            item["link"] = item["tabs"][0]["link"]
+            item["has_permission"] = True
         if items:
             groups.append({"title": title, "items": items})
     return groups
@@ -247,7 +248,7 @@ def _models_of(item: dict[str, Any]) -> list[str]:
 
 def _tab_items(item: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the tabs of an entry as the theme takes them."""
-    return [{key: tab[key] for key in ("title", "link", "active")} | {"has_permission": True} for tab in item["tabs"]]
+    return [{**tab, "has_permission": True} for tab in item["tabs"]]
 
 
 def breadcrumbs(request: HttpRequest, parts: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -401,6 +401,7 @@ def test_a_conversation_says_beside_each_message_what_the_swarm_did_with_it(ada:
         read(root, page_of(channel, "transcript"))
 
     assert "swarm: polished" in plain(page)
+    assert "what it remembers" in plain(page)
     assert f'href="{page_of(DialogState.objects.get())}"' in page
     assert len(more) <= len(first)
 

@@ -140,6 +140,7 @@ def test_a_turn_names_the_interventions_that_were_looked_at(root: Client) -> Non
     InterventionLog.objects.create(name="anti_convergence", run=run, fired=False, why="they do not agree")
     html = read(root, page_of(run))
 
+    assert "Interventions" in plain(html)
     assert "did not fire" not in row_about(html, "variety", "fired", "Say something new.")
     assert "did not fire" in row_about(html, "anti convergence", "they do not agree")
     assert "<script>alert" not in html
