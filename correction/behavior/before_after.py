@@ -25,7 +25,9 @@ from agents.personas.persona import TraitLike
 from evaluation.budget import why_over_budget
 from evaluation.change.change import ChangeResult, Sample, change_of, mean_of
 from evaluation.dimensions import OF_PERSONA
-from evaluation.judge.questions import Question, Verdict, ask_all, build_request, unscored
+from evaluation.judge.asking import ask_all
+from evaluation.judge.questions import Question, build_request
+from evaluation.judge.verdicts import Verdict, unscored
 from evaluation.propositions.traits import presence
 from evaluation.runs.planning import OUTPUT_TOKENS_PER_CLAIM
 from evaluation.scorers.subjects import Context, Event, PlainMessage, Window, event_of, read_plain_messages

@@ -25,7 +25,7 @@ from correction.behavior.tiers import MOST_EARLIER, Subject, detect
 from correction.behavior.trait_change import STOP, UNSPECIFIED, read_map
 from correction.gate.thresholds import wilson_interval
 from evaluation.commands import as_text
-from evaluation.judge.questions import JudgeHealth
+from evaluation.judge.asking import JudgeHealth
 from evaluation.models import is_heuristic
 from evaluation.wording import cost_line, judge_label, spent_json
 

@@ -29,7 +29,8 @@ from correction.costs import over_budget
 from correction.models import CorrectionLog, GateDimensionResult, Outcome
 from evaluation.dimensions import TAKES_RULES
 from evaluation.judge.offline import check_draft
-from evaluation.judge.questions import MALFORMED, MAX_PER_CALL, MAX_SCORE, Question, Verdict, build_request, read_reply
+from evaluation.judge.questions import MAX_PER_CALL, Question, build_request, read_reply
+from evaluation.judge.verdicts import MALFORMED, MAX_SCORE, Verdict
 from evaluation.models import RULE_JUDGE, PatternTimeout, is_heuristic
 from evaluation.propositions.files import (
     DEFAULT,

@@ -33,7 +33,8 @@ from correction.interventions.intervention import (
     not_judged,
 )
 from correction.interventions.models import InterventionLog
-from evaluation.judge.questions import Check, Question, ask_together
+from evaluation.judge.checks import Check, ask_together
+from evaluation.judge.questions import Question
 
 logger = logging.getLogger(__name__)
 

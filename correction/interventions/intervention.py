@@ -14,7 +14,9 @@ from typing import Any, ClassVar, Literal, Self
 from agents.kit.llm import Label
 from agents.models import Agent
 from correction.interventions.functions import LONGEST_WINDOW, Finding, InterventionContext, function_named
-from evaluation.judge.questions import Check, CheckResult, Question, Verdict
+from evaluation.judge.checks import Check, CheckResult
+from evaluation.judge.questions import Question
+from evaluation.judge.verdicts import Verdict
 from evaluation.propositions.schema import Cues, Proposition, fill
 from evaluation.scorers.subjects import Context, Event, Window, event_of
 

@@ -18,7 +18,7 @@ from agents.kit.text.wording import counted, decimal
 from evaluation.calibration.labels import Key, mark_changed, population_of, scored_judgements
 from evaluation.calibration.models import LEAST_ITEMS, JudgeCalibration, LabelSet, ScoreLabel
 from evaluation.judge.identity import JudgeIdentity, identity_in, newest_identity
-from evaluation.judge.questions import MAX_SCORE, MIN_SCORE
+from evaluation.judge.verdicts import MAX_SCORE, MIN_SCORE
 from evaluation.models import (
     COUNTED,
     RULE_JUDGE,

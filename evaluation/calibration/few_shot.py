@@ -27,8 +27,10 @@ from evaluation.calibration.agreement import Figure
 from evaluation.calibration.labels import scored_judgements
 from evaluation.calibration.shown import asked_again
 from evaluation.dimensions import BY_ONE_MESSAGE
+from evaluation.judge.asking import JudgeHealth, ask_all
 from evaluation.judge.examples import digest_of, examples_beside, make_examples, with_people
-from evaluation.judge.questions import Example, JudgeHealth, Question, ask_all
+from evaluation.judge.prompts import Example
+from evaluation.judge.questions import Question
 from evaluation.models import EvaluationScore, FewShotExamples, is_heuristic, procedure_fields
 from evaluation.models.few_shot import LOSS
 from evaluation.runs.estimate import estimate_questions

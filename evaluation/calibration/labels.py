@@ -18,7 +18,7 @@ from agents.kit.text.cleaner import Cleaner
 from agents.kit.work.queues import wake_workers
 from agents.models import Agent
 from evaluation.calibration.models import DrawnScore, JudgeCalibration, LabelSet, ScoreLabel
-from evaluation.judge.questions import MAX_SCORE, MIN_SCORE
+from evaluation.judge.verdicts import MAX_SCORE, MIN_SCORE
 from evaluation.models import (
     BY_MESSAGE,
     COUNTED,

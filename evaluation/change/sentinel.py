@@ -53,8 +53,9 @@ from evaluation.change.models import JudgeSentinel, SentinelCheck
 from evaluation.change.over_time import look_for_sharp_fall
 from evaluation.dimensions import BY_ONE_MESSAGE
 from evaluation.jobs import lease
+from evaluation.judge.asking import Answered, JudgeHealth, ask_all
 from evaluation.judge.identity import JudgeIdentity, prompt_digest
-from evaluation.judge.questions import Answered, JudgeHealth, Question, ask_all
+from evaluation.judge.questions import Question
 from evaluation.models import EvaluationRun, EvaluationSchedule, EvaluationScore, procedure_fields
 from evaluation.propositions.files import PropositionError, load_all
 from evaluation.propositions.schema import Proposition

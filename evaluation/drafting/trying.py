@@ -21,7 +21,9 @@ from agents.models import Agent, Message
 from agents.personas.persona import render_persona
 from evaluation.budget import why_over_budget
 from evaluation.dimensions import BY_ONE_MESSAGE
-from evaluation.judge.questions import MAX_SCORE, Question, Verdict, ask_all, build_request, unscored
+from evaluation.judge.asking import ask_all
+from evaluation.judge.questions import Question, build_request
+from evaluation.judge.verdicts import MAX_SCORE, Verdict, unscored
 from evaluation.propositions.schema import Proposition
 from evaluation.runs.judging import settle
 from evaluation.runs.planning import MOST_REPEATS, OUTPUT_TOKENS_PER_CLAIM

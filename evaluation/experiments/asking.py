@@ -21,7 +21,8 @@ from evaluation.dimensions import OF_PERSONA
 from evaluation.experiments.control_questions import ControlQuestion
 from evaluation.experiments.models import Experiment, ExperimentEnvironment
 from evaluation.experiments.starting import MOST_EARLIER_MESSAGES, copy_messages
-from evaluation.judge.questions import check_proposition, score_propositions
+from evaluation.judge.asking import score_propositions
+from evaluation.judge.checks import check_proposition
 from evaluation.models import SIMULATION, is_heuristic
 from evaluation.propositions.files import propositions_for
 from evaluation.propositions.schema import Proposition

@@ -11,7 +11,7 @@ from django.db.models import Avg, Q, QuerySet
 from agents.kit.text.fences import prompt_path
 from agents.models import Message
 from evaluation.dimensions import BY_ONE_MESSAGE
-from evaluation.judge.questions import Example
+from evaluation.judge.prompts import Example
 from evaluation.models import EvaluationRun, EvaluationScore, FewShotExamples, procedure_name
 
 HOW_TO_MAKE = "manage.py calibrate_judge --few-shot makes some from labels"

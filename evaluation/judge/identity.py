@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from agents.kit.text.fences import prompt_path, safe_and_cut
 from evaluation.dimensions import COUNTED
 from evaluation.judge import offline
-from evaluation.judge.questions import entry_schema
+from evaluation.judge.verdicts import entry_schema
 from evaluation.models import STATISTIC, EvaluationRun, EvaluationScore, Method, is_heuristic, procedure_fields
 
 _SCORING_PROMPTS = ("persona", "trajectory", "additional", "claims")

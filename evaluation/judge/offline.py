@@ -20,7 +20,7 @@ from agents.kit.text.patterns import Undecided, find_all, one_message
 from agents.kit.text.tokens import tokenize
 from agents.models import Agent
 from evaluation.dimensions import TAKES_RULES
-from evaluation.judge.questions import Verdict, judged, parse_answers, trivial, verdict_by_rule
+from evaluation.judge.verdicts import Verdict, parse_answers, trivial, verdict_by_rule, verdict_of_entry
 from evaluation.propositions.files import LoadedFile, load_all, propositions_for
 from evaluation.propositions.schema import (
     PRECONDITIONS,
@@ -405,4 +405,4 @@ def _keeps_rule(proposition: Proposition, rule: Rule, text: str) -> bool:
 
 def _by_cues(proposition: Proposition, cues: Cues, text: str) -> Verdict:
     entry = score_claim({"cues": cues.model_dump(), "measure": None, "hard": proposition.hard}, [text])
-    return judged(parse_answers(entry, {"p1": proposition})["p1"], proposition)
+    return verdict_of_entry(parse_answers(entry, {"p1": proposition})["p1"], proposition)

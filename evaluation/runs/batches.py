@@ -27,7 +27,7 @@ from evaluation.models import EvaluationRun
 from evaluation.runs.planning import answer_length
 
 if TYPE_CHECKING:
-    from evaluation.judge.questions import Replies
+    from evaluation.judge.asking import Replies
     from evaluation.runs.judging import EvaluationContext
 
 SHORTEST_PAUSE = 0.05  # seconds, where a person waits for batches

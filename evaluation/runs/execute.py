@@ -33,8 +33,8 @@ from agents.kit.text.wording import counted
 from agents.kit.work import batches
 from agents.kit.work.batches import forget_answers, is_waiting
 from evaluation.budget import why_over_budget
+from evaluation.judge.asking import JudgeHealth
 from evaluation.judge.identity import served_models_of
-from evaluation.judge.questions import JudgeHealth
 from evaluation.models import CHANNEL_DIMENSIONS, COUNTED, ChannelShare, EvaluationRun, EvaluationScore
 from evaluation.propositions.files import PropositionError, load_all
 from evaluation.runs.batches import BatchAsking, seconds_until_look

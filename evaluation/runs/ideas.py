@@ -17,7 +17,8 @@ from agents.kit.llm.requests import InvalidAnswer
 from agents.kit.text.fences import fence, one_line, safe_and_cut
 from agents.kit.text.tokens import tokenize
 from agents.models import Message
-from evaluation.judge.questions import Verdict, object_schema, render, render_trajectory, unscored
+from evaluation.judge.prompts import render, render_trajectory
+from evaluation.judge.verdicts import Verdict, object_schema, unscored
 from evaluation.models import Dimension, EvaluationRun, EvaluationScore, Idea, IdeaPart, is_heuristic
 from evaluation.propositions.schema import Proposition, fill
 from evaluation.runs.summary import FAILURES

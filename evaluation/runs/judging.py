@@ -25,19 +25,11 @@ from agents.models import Agent, Channel, Message
 from agents.personas.persona import current_digest
 from evaluation.budget import BudgetWatch
 from evaluation.dimensions import COUNTED, Dimension
+from evaluation.judge.asking import Asking, JudgeHealth, ask_all
 from evaluation.judge.examples import NoExamples, examples_beside, load_examples
-from evaluation.judge.questions import (
-    Asking,
-    Example,
-    JudgeHealth,
-    Question,
-    Verdict,
-    ask_all,
-    by_method,
-    trivial,
-    unscored,
-    verdict_by_rule,
-)
+from evaluation.judge.prompts import Example
+from evaluation.judge.questions import Question
+from evaluation.judge.verdicts import Verdict, by_method, trivial, unscored, verdict_by_rule
 from evaluation.models import EvaluationRun, EvaluationScore, PatternTimeout
 from evaluation.propositions.files import LoadedFile
 from evaluation.propositions.schema import PRECONDITIONS, Proposition, Target, fill, propositions_digest

@@ -47,7 +47,7 @@ def questions(per_call: int) -> Iterator[Any]:
 
 def judge(per_call: int) -> tuple[float, float, list[Any]]:
     """Wall seconds, CPU seconds and verdicts of judging all messages."""
-    from evaluation.judge.questions import ask_all
+    from evaluation.judge.asking import ask_all
 
     wall, cpu = time.perf_counter(), time.process_time()
     verdicts = [v for answer in ask_all(questions(per_call), deadline=3) for v in answer.verdicts]

@@ -16,7 +16,8 @@ from agents.kit.llm.runtime import PROBE_PAUSE, Breaker
 from agents.kit.models import LLMCall
 from agents.models import Agent, Channel
 from correction.gate.statistics import get_gate_statistics
-from evaluation.judge.questions import Check, CheckResult, ask_together, score_proposition
+from evaluation.judge.asking import score_proposition
+from evaluation.judge.checks import Check, CheckResult, ask_together
 from tests.correction.gating import gated, judge, logs, send
 from tests.correction.test_gate_faults import requests_that_wait
 from tests.evaluation.judging import CONTEXT, LABEL, claim, entry

@@ -11,7 +11,7 @@ from django.utils import timezone
 from agents.models import Agent, Message
 from agents.personas.persona import current_digest
 from evaluation.change.models import Baseline, Evidence
-from evaluation.judge.questions import MALFORMED
+from evaluation.judge.verdicts import MALFORMED
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.summary import FAILURES
 from tests.factories import make_channel

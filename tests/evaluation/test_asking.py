@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 
 from agents.kit.bulk import insert_values, update_rows
 from agents.models import Agent
-from evaluation.judge.questions import GIVE_UP_AFTER, JudgeHealth
+from evaluation.judge.asking import GIVE_UP_AFTER, JudgeHealth
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.planning import PreparedChannel, RunSpec, prepare_run
 from tests import zygote

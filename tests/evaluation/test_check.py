@@ -10,7 +10,8 @@ import pytest
 from pytest_django import Settings
 
 from agents.kit.models import LLMCall
-from evaluation.judge.questions import Check, CheckResult, Question, ask_together, check_proposition
+from evaluation.judge.checks import Check, CheckResult, ask_together, check_proposition
+from evaluation.judge.questions import Question
 from evaluation.propositions.schema import Cues
 from tests.evaluation.judging import CONTEXT, LABEL, answers, claim, entry, prompt_of
 from tests.llm_server import LLMServer

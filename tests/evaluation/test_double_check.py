@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from agents.kit.models import LLMCall
-from evaluation.judge.questions import Question, ask_all
+from evaluation.judge.asking import ask_all
+from evaluation.judge.questions import Question
 from evaluation.models import EvaluationScore
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import CONTEXT, LABEL, answers, claim, entry

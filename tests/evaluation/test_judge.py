@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agents.kit.models import LLMCall
-from evaluation.judge.questions import score_proposition
+from evaluation.judge.asking import score_proposition
 from tests.evaluation.judging import CONTEXT, LABEL, claim, entry
 from tests.llm_server import LLMServer
 

@@ -10,7 +10,7 @@ from pytest_django import Settings
 from agents.alerts.models import Alert
 from agents.models import Agent
 from evaluation.change.models import Baseline
-from evaluation.judge.questions import GIVE_UP_AFTER
+from evaluation.judge.asking import GIVE_UP_AFTER
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers, entry, tail_of
 from tests.evaluation.measuring import measured, statuses

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from pytest_django import Settings
 
-from evaluation.judge.questions import Question, ask_all, score_propositions
+from evaluation.judge.asking import ask_all, score_propositions
+from evaluation.judge.questions import Question
 from tests.evaluation.judging import CONTEXT, LABEL, answers, claim, claims_of, entry, prompt_of
 from tests.llm_server import LLMServer
 

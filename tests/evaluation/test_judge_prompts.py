@@ -15,7 +15,9 @@ from typing import Any
 import pytest
 
 from agents.kit.llm import Label, LLMRequest, estimate_tokens
-from evaluation.judge.questions import Answer, Example, Question, build_request, parse_answers
+from evaluation.judge.prompts import Example
+from evaluation.judge.questions import Question, build_request
+from evaluation.judge.verdicts import Answer, parse_answers
 from evaluation.propositions.schema import Proposition
 from evaluation.scorers.subjects import Context, Event, Window
 

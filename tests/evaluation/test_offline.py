@@ -15,8 +15,9 @@ from pytest_django import Settings
 from agents.kit.models import LLMCall
 from agents.kit.text.ngrams import ngrams_of, typical_recurrence
 from agents.swarm.guards import agent_rules, refusal
+from evaluation.judge.asking import score_proposition
 from evaluation.judge.offline import check_draft
-from evaluation.judge.questions import Verdict, score_proposition
+from evaluation.judge.verdicts import Verdict
 from evaluation.propositions.schema import GUARDED, Cues
 from evaluation.scorers.fluency import repetition_value
 from evaluation.scorers.subjects import Context, Event, Window

@@ -10,7 +10,7 @@ from django.db import OperationalError, connection
 from pytest_django import DjangoAssertNumQueries
 
 from agents.kit.text.patterns import TIMED_OUT
-from evaluation.judge.questions import unscored
+from evaluation.judge.verdicts import unscored
 from evaluation.models import ChannelShare, EvaluationScore
 from evaluation.runs.judging import save_verdicts
 from evaluation.runs.summary import refusal

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.kit.llm.requests import InvalidAnswer
-from evaluation.judge.questions import Abstention, Answer, hard_score, judged, parse_answers, trivial, unscored
+from evaluation.judge.verdicts import Abstention, Answer, hard_score, parse_answers, trivial, unscored, verdict_of_entry
 from evaluation.propositions.schema import Proposition
 
 
@@ -68,7 +68,7 @@ def test_an_entry_that_is_not_whole_is_invalid_and_says_where(data: Any, words: 
 
 @pytest.mark.parametrize("confidence", [-0.1, 1.1, "high", True])
 def test_a_useless_confidence_does_not_cost_the_score(confidence: Any) -> None:
-    found = judged(read(entry(confidence=confidence)), claim())
+    found = verdict_of_entry(read(entry(confidence=confidence)), claim())
 
     assert (found.status, found.value, found.confidence) == ("scored", 7, None)
 
@@ -83,7 +83,7 @@ def without(*names: str) -> dict[str, Any]:
     ids=["the four fields", "no confidence", "neither", "evidence null"],
 )
 def test_evidence_and_confidence_may_be_missing_and_are_not_invented_ac_6_0_6(data: dict[str, Any]) -> None:
-    found = judged(read(data), claim())
+    found = verdict_of_entry(read(data), claim())
 
     assert (found.status, found.value) == ("scored", 7)
     assert found.evidence == (data.get("evidence") or "")
@@ -111,7 +111,7 @@ def test_an_answer_to_an_unasked_claim_is_ignored() -> None:
 
 # -- what follows from an answer
 def test_an_inverted_claim_is_flipped_and_keeps_its_raw_number_ac_6_0_3a() -> None:
-    found = judged(read(entry(value=2)), claim(inverted=True))
+    found = verdict_of_entry(read(entry(value=2)), claim(inverted=True))
 
     assert (found.value, found.raw_value) == (7, 2)
 
@@ -119,7 +119,7 @@ def test_an_inverted_claim_is_flipped_and_keeps_its_raw_number_ac_6_0_3a() -> No
 @pytest.mark.parametrize("inverted", [False, True])
 @pytest.mark.parametrize("value", [0, 5, 9])
 def test_absent_evidence_is_trivially_true_and_never_flipped(inverted: bool, value: int) -> None:
-    found = judged(read(entry(evidence="absent", value=value)), claim(inverted=inverted))
+    found = verdict_of_entry(read(entry(evidence="absent", value=value)), claim(inverted=inverted))
 
     assert (found.status, found.value, found.raw_value, found.evidence) == ("trivial", 9, value, "absent")
 
@@ -134,7 +134,7 @@ def test_absent_evidence_is_trivially_true_and_never_flipped(inverted: bool, val
     ],
 )
 def test_hard_mode_takes_a_fifth_off_per_flaw_ac_6_0_16(raw: int, flaws: int, value: int) -> None:
-    found = judged(read(entry(value=raw, flaws=["x"] * flaws), hard=True), claim(hard=True))
+    found = verdict_of_entry(read(entry(value=raw, flaws=["x"] * flaws), hard=True), claim(hard=True))
 
     assert (found.value, found.raw_value, len(found.flaws)) == (value, raw, flaws)
 
@@ -149,7 +149,7 @@ def test_hard_scores_are_the_exact_formula_rounded_down_ac_6_0_16(raw: int, flaw
 
 
 def test_flaws_count_only_in_hard_mode() -> None:
-    found = judged(read(entry(value=9, flaws=["a", "b"])), claim())
+    found = verdict_of_entry(read(entry(value=9, flaws=["a", "b"])), claim())
 
     assert (found.value, found.flaws) == (9, ())
 
@@ -163,13 +163,13 @@ def test_hard_mode_needs_its_list_of_flaws(flaws: Any) -> None:
 
 
 def test_an_honest_abstention_is_not_malformed() -> None:
-    found = judged(read({"unscored": "needs an LLM judge"}), claim())
+    found = verdict_of_entry(read({"unscored": "needs an LLM judge"}), claim())
 
     assert (found.status, found.value, found.reason) == ("unscored", None, "needs an LLM judge")
 
 
 def test_an_invalid_entry_is_unscored_with_the_reason() -> None:
-    found = judged(read(entry(value=97)), claim())
+    found = verdict_of_entry(read(entry(value=97)), claim())
 
     assert (found.status, found.value, found.raw_value) == ("unscored", None, None)
     assert found.reason.startswith("malformed: value: ")
@@ -193,7 +193,7 @@ def test_reasons_fit_their_column() -> None:
     )
 )
 def test_no_json_at_all_becomes_a_number_out_of_range(data: Any) -> None:
-    found = judged(read(data), claim())
+    found = verdict_of_entry(read(data), claim())
 
     assert found.status == "unscored" or found.value in range(10)
     assert (found.value is None) == (found.status == "unscored")

@@ -20,7 +20,8 @@ from agents.kit.llm.requests import describe_validation
 from agents.kit.text.fences import new_nonce
 from evaluation.experiments.validity.rows import Group, Outcome, ValidityRow, figure_text, outcome_of
 from evaluation.experiments.validity.voices import stratum_of
-from evaluation.judge.questions import Question, ask_all
+from evaluation.judge.asking import ask_all
+from evaluation.judge.questions import Question
 from evaluation.propositions.schema import Proposition
 from evaluation.scorers.subjects import Context, Event, cut_window
 from evaluation.statistics.bootstrap import Observation

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from evaluation.judge.questions import verdict_by_rule
+from evaluation.judge.verdicts import verdict_by_rule
 from evaluation.models import RULE_JUDGE
 from evaluation.propositions.schema import Rule, check_rule
 
