@@ -108,7 +108,7 @@ def is_later(agent: int, tag: Tag, than: Tag) -> bool | None:
 def _first_said(agent: int, tag: Tag) -> datetime | None:
     """Return when an agent first said something with a tag, among all of its messages; None where it never did."""
     key, value = tag
-    # As in `evaluation.scorers.subjects.with_tags`: the key as it is, and a comparison of texts.
+    # As in `evaluation.scorers.selection.with_tags`: the key as it is, and a comparison of texts.
     tagged = Message.objects.filter(agent=agent).alias(value=Cast(KeyTextTransform(key, "tags"), TextField()))
     first: datetime | None = tagged.filter(value=value).aggregate(first=Min("said_at"))["first"]
     return first

@@ -38,7 +38,7 @@ from evaluation.runs.summary import (
     with_share,
     worst_judgement,
 )
-from evaluation.scorers.subjects import tag_values, with_tags
+from evaluation.scorers.selection import tag_values, with_tags
 from evaluation.simulation.conversations import Simulation
 from evaluation.simulation.situations import CALLS_PER_LINE, REPLY_TOKENS
 from evaluation.wording import heading_of, judge_label, rate

@@ -53,7 +53,7 @@ from correction.litellm.models import GatedReply
 from correction.models import CorrectionLog, GateDimensionResult
 from evaluation.calibration.models import ScoreLabel
 from evaluation.models import EvaluationRun, EvaluationScore, Idea
-from evaluation.scorers.subjects import messages_of_agent
+from evaluation.scorers.selection import messages_of_agent
 from evaluation.windows import MessageWindow
 from tests.agents.turn.playing import take_turn
 from tests.console import page_of, signed_in, superuser

@@ -30,7 +30,9 @@ from evaluation.judge.questions import Question, build_request
 from evaluation.judge.verdicts import Verdict, unscored
 from evaluation.propositions.traits import presence
 from evaluation.runs.planning import OUTPUT_TOKENS_PER_CLAIM
-from evaluation.scorers.subjects import Context, Event, PlainMessage, Window, event_of, read_plain_messages
+from evaluation.scorers.context import Context, Event, Window
+from evaluation.scorers.reading import PlainMessage, read_plain_messages
+from evaluation.scorers.subjects import event_of
 from evaluation.statistics.bootstrap import Observation
 from evaluation.statistics.difference import MARGIN
 

@@ -42,7 +42,9 @@ from evaluation.propositions.files import (
     propositions_for,
 )
 from evaluation.propositions.schema import Proposition, fill
-from evaluation.scorers.subjects import Context, Event, Window, cut_window, event_of, read_ends
+from evaluation.scorers.context import Context, Event, Window, cut_window
+from evaluation.scorers.reading import read_ends
+from evaluation.scorers.subjects import event_of
 
 DimensionStatus = Literal["scored", "trivial", "unscored", "timeout", "overload", "error", "budget"]
 BUDGET_USED_UP = "the agent's budget for today is used up"

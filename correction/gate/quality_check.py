@@ -51,7 +51,7 @@ from correction.models import CorrectionLog, GateDimensionResult, GateSession, O
 from evaluation.models import is_heuristic
 from evaluation.propositions.files import LoadedFile, dotted, in_words, location_of
 from evaluation.propositions.schema import PropositionFile, PropositionSpec, resolve
-from evaluation.scorers.subjects import Event
+from evaluation.scorers.context import Event
 
 NO_SLUG = ""  # stands for the request's persona: no agent has it, and no file
 MOST_PROPOSITIONS = 20  # of all dimensions; each may need a call of its own

@@ -18,7 +18,8 @@ from evaluation.judge.checks import Check, CheckResult
 from evaluation.judge.questions import Question
 from evaluation.judge.verdicts import Verdict
 from evaluation.propositions.schema import Cues, Proposition, fill
-from evaluation.scorers.subjects import Context, Event, Window, event_of
+from evaluation.scorers.context import Context, Event, Window
+from evaluation.scorers.subjects import event_of
 
 Kind = Literal["textual", "functional", "propositional"]
 About = Literal["conversation", "agent"]

@@ -20,7 +20,7 @@ from correction.gate.stage import load_attempts
 from correction.litellm.contract import Parameters
 from correction.litellm.replies import ReplySoFar, excerpt_of
 from correction.models import GateSession
-from evaluation.scorers.subjects import Event
+from evaluation.scorers.context import Event
 
 ASSISTANT = "assistant"
 SYSTEM = "system"

@@ -19,7 +19,7 @@ from evaluation.propositions.files import default_dimensions
 from evaluation.runs.planning import RESUMABLE, RunSpec, prepare_run
 from evaluation.runs.request import MOST_JUDGED, MOST_SAMPLES, AgentsRequest, Judge, refuse_judge
 from evaluation.runs.summary import refusal
-from evaluation.scorers.subjects import NO_MESSAGE
+from evaluation.scorers.selection import NO_MESSAGE
 
 Status = Job.Status
 

@@ -17,7 +17,9 @@ from evaluation.propositions.files import PropositionError
 from evaluation.propositions.schema import Proposition
 from evaluation.runs.planning import propositions_asked, subject_of
 from evaluation.scorers import SCORERS
-from evaluation.scorers.subjects import ChannelSubject, Context, Subject, Window, in_window
+from evaluation.scorers.context import Context, Window
+from evaluation.scorers.selection import in_window
+from evaluation.scorers.subjects import ChannelSubject, Subject
 from evaluation.windows import MessageWindow
 
 MESSAGES_BEFORE = 5

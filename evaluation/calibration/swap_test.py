@@ -21,7 +21,7 @@ from evaluation.models import BY_MESSAGE, EvaluationRun, EvaluationScore, SwapHa
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.summary import rounded
 from evaluation.runs.swaps import foils_in
-from evaluation.scorers.subjects import messages_of_agent
+from evaluation.scorers.selection import messages_of_agent
 from evaluation.statistics.separation import Stratum, area_of
 
 HIGH = 7  # "mostly true": a swapped text that scores this passes for the agent's own

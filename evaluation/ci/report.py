@@ -23,7 +23,7 @@ from evaluation.commands import spent_line
 from evaluation.judge.passport import Passport
 from evaluation.models import EvaluationRun, is_heuristic
 from evaluation.runs.summary import Spending, Used, spending_json, spent_on
-from evaluation.scorers.subjects import Bin
+from evaluation.scorers.selection import Bin
 from evaluation.simulation.conversations import Simulation, simulations_json
 
 VISIBLE_DIFFERENCE = 0.05  # points: less does not show in a score with one decimal

@@ -27,7 +27,7 @@ from evaluation.models import SIMULATION, is_heuristic
 from evaluation.propositions.files import propositions_for
 from evaluation.propositions.schema import Proposition
 from evaluation.propositions.traits import with_traits
-from evaluation.scorers.subjects import Context, Event, Window
+from evaluation.scorers.context import Context, Event, Window
 
 QUESTION_TAG = "question"
 STATED_FROM = 5  # of 9: the judge's score of "the answer states it"

@@ -22,7 +22,7 @@ from evaluation.judge.questions import (
 )
 from evaluation.judge.verdicts import MALFORMED, Verdict, reconsidered, unscored
 from evaluation.propositions.schema import Proposition
-from evaluation.scorers.subjects import Context
+from evaluation.scorers.context import Context
 
 Replies = Generator[tuple[int, Reply], None, None]
 Asking = Callable[[Iterable[LLMRequest | None]], Replies]  # `complete_many`, or what stands in for it with batches

@@ -13,7 +13,7 @@ from evaluation.judge.prompts import render, system_blocks, user_turn
 from evaluation.judge.questions import Question, build_request, facts_of_claim, judge_request, read_reply
 from evaluation.judge.verdicts import EXAMPLE_ENTRY, Truth, Verdict, entry_schema
 from evaluation.propositions.schema import Proposition, fill
-from evaluation.scorers.subjects import Context
+from evaluation.scorers.context import Context
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from agents.kit.llm import Block, Turn
 from agents.kit.text.fences import fence, indented, one_line, render_prompt, safe_and_cut
 from agents.personas.persona import cut_persona
 from evaluation.propositions.schema import Proposition
-from evaluation.scorers.subjects import Context, Event, Window
+from evaluation.scorers.context import Context, Event, Window
 
 LONGEST_NAME = 200  # characters
 

@@ -25,7 +25,7 @@ from evaluation.judge.verdicts import (
 )
 from evaluation.models import STATISTIC, Method, is_heuristic
 from evaluation.propositions.schema import Proposition, fill
-from evaluation.scorers.subjects import Context
+from evaluation.scorers.context import Context
 
 MAX_PER_CALL = 10  # AC-6.0.4
 

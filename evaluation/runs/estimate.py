@@ -37,7 +37,8 @@ from evaluation.runs.planning import (
 from evaluation.runs.simulating import simulation_spec
 from evaluation.runs.summary import Spending, Usd, sum_if_all_priced
 from evaluation.scorers import SCORERS, ReadsAhead, ideas_quantity
-from evaluation.scorers.subjects import ChannelSubject, Ends, Item, Subject, read_plain_messages
+from evaluation.scorers.reading import Ends, read_plain_messages
+from evaluation.scorers.subjects import ChannelSubject, Item, Subject
 from evaluation.simulation.conversations import TURN, Simulation, actor_of, prepare
 from evaluation.simulation.situations import CALLS_PER_LINE, REPLY_TOKENS, Situation
 

@@ -72,7 +72,8 @@ from evaluation.runs.summary import (
     waiting_words,
 )
 from evaluation.scorers import SCORERS
-from evaluation.scorers.subjects import Ends, Subject
+from evaluation.scorers.reading import Ends
+from evaluation.scorers.subjects import Subject
 from evaluation.simulation.conversations import actor_of
 
 logger = logging.getLogger(__name__)

@@ -23,7 +23,9 @@ from evaluation.models import Dimension, EvaluationRun, EvaluationScore, Idea, I
 from evaluation.propositions.schema import Proposition, fill
 from evaluation.runs.summary import FAILURES
 from evaluation.scorers import ideas_quantity
-from evaluation.scorers.subjects import ChannelSubject, Event, Window, read_plain_messages
+from evaluation.scorers.context import Event, Window
+from evaluation.scorers.reading import read_plain_messages
+from evaluation.scorers.subjects import ChannelSubject
 
 if TYPE_CHECKING:
     from evaluation.runs.judging import EvaluationContext

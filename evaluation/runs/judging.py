@@ -37,7 +37,8 @@ from evaluation.runs.ideas import count_ideas
 from evaluation.runs.planning import propositions_asked, subject_of
 from evaluation.runs.summary import FAILURES
 from evaluation.scorers import SCORERS, HasFigures, ReadsAhead
-from evaluation.scorers.subjects import ChannelSubject, Ends, Subject, first_stretch_end, stretch_end
+from evaluation.scorers.reading import Ends
+from evaluation.scorers.subjects import ChannelSubject, Subject, first_stretch_end, stretch_end
 
 T = TypeVar("T")
 

@@ -48,7 +48,8 @@ from evaluation.propositions.traits import with_traits
 from evaluation.runs.summary import reopen_failed
 from evaluation.runs.swaps import choose_swaps, swapped_texts
 from evaluation.scorers import SCORERS
-from evaluation.scorers.subjects import ChannelSubject, Item, Subject, check_bins, messages_of_agent
+from evaluation.scorers.selection import check_bins, messages_of_agent
+from evaluation.scorers.subjects import ChannelSubject, Item, Subject
 from evaluation.windows import BEFORE, MessageWindow, parse_history, parse_window
 
 MOST_SAMPLES = 100_000

@@ -29,7 +29,7 @@ from evaluation.models import CHANNEL_DIMENSIONS, Dimension, Method, procedure_n
 from evaluation.propositions.files import YamlProblems, default_dimensions
 from evaluation.runs.control import is_judge_allowed, judges_offered, queue_run
 from evaluation.runs.planning import ENOUGH_MESSAGES, MOST_REPEATS, PreparedRun, RunSpec
-from evaluation.scorers.subjects import ALLOWED_BINS, DEFAULT_BINS, Bin, parse_bins
+from evaluation.scorers.selection import ALLOWED_BINS, DEFAULT_BINS, Bin, parse_bins
 from evaluation.simulation.situations import Situation, load_situations
 from evaluation.windows import ALLOWED, BEFORE, MessageWindow, parse_history, parse_window
 

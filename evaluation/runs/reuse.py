@@ -8,7 +8,7 @@ from agents.models import Message
 from evaluation.models import EvaluationRun
 from evaluation.runs.planning import RunSpec, make_plan
 from evaluation.runs.summary import failed_call
-from evaluation.scorers.subjects import synthetic_only
+from evaluation.scorers.selection import synthetic_only
 
 
 def reusable(spec: RunSpec) -> EvaluationRun | None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from agents.models import Agent, Message
 from evaluation.scorers.foils import load_foils
-from evaluation.scorers.subjects import messages_of_agent
+from evaluation.scorers.selection import messages_of_agent
 from evaluation.windows import MessageWindow
 
 if TYPE_CHECKING:

@@ -1,6 +1,7 @@
 """One scorer per dimension: which judgements it needs, and what the judge is shown for each. Runs do the rest.
 
-A scorer is a module with the functions of `Scorer`, registered below; `Dimension` is the list of dimensions.
+A scorer is a module with the functions of `Scorer`, registered below; `Dimension` is the list of dimensions. It works on a subject of
+`subjects`: its messages are chosen by `selection`, windows around them are read by `reading`, and `context` is what the judge is shown.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 from agents.models import Message
 from evaluation.dimensions import Dimension
 from evaluation.scorers import adherence, consistency, convergence, fluency, ideas_quantity
-from evaluation.scorers.subjects import ChannelSubject, Context, Item, Subject
+from evaluation.scorers.context import Context
+from evaluation.scorers.subjects import ChannelSubject, Item, Subject
 
 if TYPE_CHECKING:
     from evaluation.propositions.schema import Proposition

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from agents.models import Message
-from evaluation.scorers.subjects import Context, Event, Item, Subject
+from evaluation.scorers.context import Context, Event
+from evaluation.scorers.subjects import Item, Subject
 
 if TYPE_CHECKING:
     from evaluation.propositions.schema import Proposition

@@ -16,17 +16,11 @@ from agents.kit.text.authors import NameMask, Voice, learn_voice, own_voice
 from agents.kit.text.tokens import tokenize
 from agents.kit.text.wording import counted
 from agents.models import Agent, Message
+from evaluation.scorers.context import Context, Event, Window
 from evaluation.scorers.foils import load_foils
-from evaluation.scorers.subjects import (
-    Context,
-    Event,
-    Halves,
-    Item,
-    Subject,
-    Window,
-    read_plain_messages,
-    synthetic_only,
-)
+from evaluation.scorers.reading import read_plain_messages
+from evaluation.scorers.selection import synthetic_only
+from evaluation.scorers.subjects import Halves, Item, Subject
 
 if TYPE_CHECKING:
     from evaluation.propositions.schema import Proposition

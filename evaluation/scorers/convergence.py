@@ -19,7 +19,8 @@ from agents.kit.text.voices import (
     voice_distinctness,
 )
 from agents.models import Message
-from evaluation.scorers.subjects import ChannelSubject, Context, Item
+from evaluation.scorers.context import Context
+from evaluation.scorers.subjects import ChannelSubject, Item
 
 if TYPE_CHECKING:
     from evaluation.propositions.schema import Proposition

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from agents.kit.text.ngrams import AMONG, comparable_ngrams, repetition_statistics, typical_recurrence
 from agents.models import Message
-from evaluation.scorers.subjects import Context, Item, Subject
+from evaluation.scorers.context import Context
+from evaluation.scorers.subjects import Item, Subject
 
 if TYPE_CHECKING:
     from evaluation.propositions.schema import Proposition

@@ -9,7 +9,8 @@ from django.conf import settings
 from django.db.models.functions import Length
 
 from agents.models import Message
-from evaluation.scorers.subjects import ChannelSubject, Context, Item
+from evaluation.scorers.context import Context
+from evaluation.scorers.subjects import ChannelSubject, Item
 
 if TYPE_CHECKING:
     from evaluation.propositions.schema import Proposition

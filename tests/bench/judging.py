@@ -30,7 +30,7 @@ def questions(per_call: int) -> Iterator[Any]:
     from agents.kit.llm import Label
     from agents.kit.text.fences import new_nonce
     from evaluation.judge.questions import Question
-    from evaluation.scorers.subjects import Context, Event, Window
+    from evaluation.scorers.context import Context, Event, Window
 
     events = tuple(
         Event("action", "Ada", f"Message number {n} with a few more words in it, as people write.") for n in range(30)

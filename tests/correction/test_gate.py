@@ -16,7 +16,7 @@ from agents.models import Message
 from correction.config.settings import merge
 from correction.gate.check import Action, GateResult, check_action_quality, plan_check, scores_of
 from correction.models import AgentEvaluationConfig, CorrectionLog
-from evaluation.scorers.subjects import Event
+from evaluation.scorers.context import Event
 from tests.correction.gating import (
     DIMENSIONS,
     dimension_of,

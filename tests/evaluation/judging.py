@@ -8,7 +8,7 @@ from typing import Any
 
 from agents.kit.llm import Label
 from evaluation.propositions.schema import Proposition
-from evaluation.scorers.subjects import Context, Event, Window
+from evaluation.scorers.context import Context, Event, Window
 
 LABEL = Label(purpose="test", work_id="evaluation_run:0")
 CONTEXT = Context(

@@ -10,7 +10,7 @@ from agents.models import Agent, Message
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.execute import capture
 from evaluation.runs.planning import RunSpec, has_little_speech
-from evaluation.scorers.subjects import messages_of_agent, positions_of
+from evaluation.scorers.selection import messages_of_agent, positions_of
 from evaluation.windows import MessageWindow
 from tests.agents.debates.seats import TOPIC, played, seated
 from tests.factories import make_channel, talk

@@ -9,7 +9,7 @@ import pytest
 from agents.kit.llm import LLMRequest, Reply, Status
 from evaluation.judge.questions import Question, build_recheck, build_request
 from evaluation.runs.ideas import collapse_request, listing_request
-from evaluation.scorers.subjects import Context, Event, Window
+from evaluation.scorers.context import Context, Event, Window
 from tests.evaluation.test_judge_prompts import (
     ABOUT_A_MESSAGE,
     LABEL,

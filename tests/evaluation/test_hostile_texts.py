@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evaluation.judge.questions import Question, build_request
-from evaluation.scorers.subjects import Context, Event, Window
+from evaluation.scorers.context import Context, Event, Window
 from tests.evaluation.test_judge_prompts import ABOUT_A_MESSAGE, LABEL, NONCE, claim, question, texts
 from tests.evaluation.test_trajectory import HOSTILE
 

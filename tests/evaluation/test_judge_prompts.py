@@ -19,7 +19,7 @@ from evaluation.judge.prompts import Example
 from evaluation.judge.questions import Question, build_request
 from evaluation.judge.verdicts import Answer, parse_answers
 from evaluation.propositions.schema import Proposition
-from evaluation.scorers.subjects import Context, Event, Window
+from evaluation.scorers.context import Context, Event, Window
 
 SNAPSHOTS = Path(__file__).with_name("snapshots")
 NONCE = "0123456789ab"

@@ -11,7 +11,8 @@ from django.db import connection
 
 from agents.models import Agent, Channel, Message
 from evaluation.scorers import subjects
-from evaluation.scorers.subjects import Halves, Subject, read_ends
+from evaluation.scorers.reading import read_ends
+from evaluation.scorers.subjects import Halves, Subject
 from evaluation.windows import parse_window
 from tests.factories import MONDAY, make_agent, make_channel
 

@@ -19,8 +19,8 @@ from evaluation.judge.asking import score_proposition
 from evaluation.judge.offline import check_draft
 from evaluation.judge.verdicts import Verdict
 from evaluation.propositions.schema import GUARDED, Cues
+from evaluation.scorers.context import Context, Event, Window
 from evaluation.scorers.fluency import repetition_value
-from evaluation.scorers.subjects import Context, Event, Window
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.drafting.proposing import make_ada
 from tests.evaluation.judging import LABEL, claim

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from agents.kit.text.fences import MAX_EVENT_CHARACTERS, safe_and_cut
 from evaluation.judge.prompts import render_trajectory
-from evaluation.scorers.subjects import Event, Window, cut_window
+from evaluation.scorers.context import Event, Window, cut_window
 
 NONCE = "0123456789ab"
 

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.django import TestCase
 
 from agents.models import Agent, Message, Run, RunMessage
-from evaluation.scorers.subjects import Event, Subject, cut_window, messages_of_agent
+from evaluation.scorers.context import Event, cut_window
+from evaluation.scorers.selection import messages_of_agent
+from evaluation.scorers.subjects import Subject
 from evaluation.windows import MessageWindow, parse_window
 from tests.factories import MONDAY, make_agent, make_channel, say, speaking, talk
 

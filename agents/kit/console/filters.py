@@ -183,7 +183,7 @@ class TagFilter(TextFilter):
             return queryset.none()
         has_tag = Q()
         for number, path in enumerate(self.paths):
-            # As in `evaluation.scorers.subjects.with_tags`: the key as it is, and a comparison of texts.
+            # As in `evaluation.scorers.selection.with_tags`: the key as it is, and a comparison of texts.
             name = f"tag_{number}"
             queryset = queryset.alias(**{name: Cast(KeyTextTransform(key, path), TextField())})
             if separator:

@@ -23,7 +23,7 @@ from evaluation.experiments.validity.voices import stratum_of
 from evaluation.judge.asking import ask_all
 from evaluation.judge.questions import Question
 from evaluation.propositions.schema import Proposition
-from evaluation.scorers.subjects import Context, Event, cut_window
+from evaluation.scorers.context import Context, Event, cut_window
 from evaluation.statistics.bootstrap import Observation
 from evaluation.statistics.difference import difference_interval
 from evaluation.statistics.separation import area_of

@@ -27,7 +27,7 @@ from correction.behavior.postponing import resume_paused
 from correction.config.configure import configure
 from evaluation.change.evidence import stale_reasons
 from evaluation.change.models import Baseline
-from evaluation.scorers.subjects import Event
+from evaluation.scorers.context import Event
 from tests.correction.behavior.changed import LESS, MORE, Changed
 from tests.correction.behavior.measured import (
     TRAIT_CLAIM,

@@ -24,7 +24,7 @@ from correction.gate.thresholds import replay
 from correction.interventions.models import InterventionLog
 from correction.models import AgentEvaluationConfig, CorrectionLog, Outcome
 from evaluation.models import EvaluationRun
-from evaluation.scorers.subjects import messages_of_agent
+from evaluation.scorers.selection import messages_of_agent
 from evaluation.windows import parse_window
 from tests.llm_server import LLMServer
 

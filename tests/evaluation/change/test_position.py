@@ -12,7 +12,7 @@ import pytest
 from agents.models import Agent, Message
 from evaluation.change.position import PositionProfile, position_profile
 from evaluation.ci.terminal import position_table
-from evaluation.scorers.subjects import Bin, messages_of_agent, parse_bins, positions_of, sample_by_position
+from evaluation.scorers.selection import Bin, messages_of_agent, parse_bins, positions_of, sample_by_position
 from evaluation.windows import parse_window
 from tests.evaluation.change.talking import BINS, chat
 from tests.evaluation.conftest import PropositionFolder

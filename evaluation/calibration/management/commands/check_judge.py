@@ -44,7 +44,7 @@ from evaluation.runs.execute import capture
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.reuse import reusable
 from evaluation.runs.summary import Spending, Used, refusal, spending_json, spent_on
-from evaluation.scorers.subjects import NO_MESSAGE
+from evaluation.scorers.selection import NO_MESSAGE
 from evaluation.statistics.difference import MARGIN
 from evaluation.wording import judge_label
 
