@@ -25,7 +25,8 @@ from evaluation.models import (
     SwapHalf,
     is_heuristic,
 )
-from evaluation.runs.summary import DimensionSummary, PropositionSummary, Share, percent
+from evaluation.runs.numbers import DimensionSummary, PropositionSummary
+from evaluation.runs.shares import Share, percent
 from evaluation.statistics.difference import Verdict
 
 SCORE_TONES: dict[str, Tone] = {"scored": "good", "trivial": "plain", "unscored": "warning", "pending": "plain"}

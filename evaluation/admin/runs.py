@@ -40,16 +40,9 @@ from evaluation.admin.display import (
 from evaluation.models import COUNTED, ChannelShare, Dimension, EvaluationRun, EvaluationScore
 from evaluation.runs.control import CANCELLABLE, can_resume, cancel_run, resume_run
 from evaluation.runs.ideas import DistinctIdea, distinct_ideas
-from evaluation.runs.summary import (
-    DimensionSummary,
-    PropositionSummary,
-    dimension_scores,
-    shares_of,
-    summarize,
-    total,
-    waiting_words,
-    worst_judgement,
-)
+from evaluation.runs.numbers import DimensionSummary, PropositionSummary
+from evaluation.runs.shares import shares_of, total
+from evaluation.runs.summary import dimension_scores, summarize, waiting_words, worst_judgement
 from evaluation.wording import rate
 
 CHANGE = "evaluation.change_evaluationrun"

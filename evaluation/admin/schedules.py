@@ -21,7 +21,8 @@ from agents.kit.console.site import Button, ModelAdmin, TextInput
 from evaluation.admin.display import dimension_badge, evaluation_link, judge_badge, overall_meter
 from evaluation.models import Dimension, EvaluationRun, EvaluationSchedule
 from evaluation.runs.schedules import ALLOWED_EVERY, every_name, fire_now, overlap_note, parse_every
-from evaluation.runs.summary import dimension_scores, shares_of, total
+from evaluation.runs.shares import shares_of, total
+from evaluation.runs.summary import dimension_scores
 
 if TYPE_CHECKING:
     ScheduleModelForm = forms.ModelForm[EvaluationSchedule]

@@ -28,7 +28,8 @@ from evaluation.models import (
     procedure_fields,
     procedure_name,
 )
-from evaluation.runs.summary import rounded, share_counts
+from evaluation.runs.numbers import rounded
+from evaluation.runs.shares import share_counts
 from evaluation.statistics.agreement import (
     RESAMPLES,
     judge_noise,

@@ -34,7 +34,8 @@ from evaluation.judge.questions import Question
 from evaluation.models import EvaluationScore, FewShotExamples, is_heuristic, procedure_fields
 from evaluation.models.few_shot import LOSS
 from evaluation.runs.estimate import estimate_questions
-from evaluation.runs.summary import FAILURES, Spending, Used
+from evaluation.runs.failures import FAILURES
+from evaluation.runs.numbers import Spending, Used
 from evaluation.statistics.gain import LEAST_CLUSTERS, KappaGain, kappa_gain
 
 PURPOSE = "few-shot"  # of its calls in the ledger

@@ -16,9 +16,9 @@ from evaluation.calibration.order_test import order_specs, order_tests, store_or
 from evaluation.calibration.swap_test import SAMPLES, Pair, said_something, store_swap_tests, swap_specs, swap_tests
 from evaluation.models import BY_MESSAGE, Dimension, EvaluationRun, Job, SwapHalf
 from evaluation.propositions.files import default_dimensions
+from evaluation.runs.failures import refusal
 from evaluation.runs.planning import RESUMABLE, RunSpec, prepare_run
 from evaluation.runs.request import MOST_JUDGED, MOST_SAMPLES, AgentsRequest, Judge, refuse_judge
-from evaluation.runs.summary import refusal
 from evaluation.scorers.selection import NO_MESSAGE
 
 Status = Job.Status

@@ -46,7 +46,7 @@ from evaluation.judge.passport import Passport
 from evaluation.models import COUNTED, EvaluationRun
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.request import CaptureRequest, request_evaluation
-from evaluation.runs.summary import NOTHING, Share, shares_of
+from evaluation.runs.shares import NOTHING, Share, shares_of
 from evaluation.statistics.difference import MARGIN, Verdict
 
 MOST_MARGIN = 9.0

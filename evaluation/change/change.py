@@ -11,7 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, computed_fie
 
 from agents.kit.text.wording import difference
 from evaluation.dimensions import BY_MESSAGE
-from evaluation.runs.summary import Share, ShareShown, rounded
+from evaluation.runs.numbers import rounded
+from evaluation.runs.shares import Share, ShareShown
 from evaluation.statistics.bootstrap import (
     HIGHEST,
     Interval,

@@ -38,9 +38,11 @@ from evaluation.change.measurements import (
 from evaluation.change.models import Baseline, Evidence
 from evaluation.models import EvaluationRun, is_heuristic
 from evaluation.runs.execute import Captured, capture
+from evaluation.runs.failures import refusal
+from evaluation.runs.numbers import RunSummary
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.reuse import reusable
-from evaluation.runs.summary import RunSummary, refusal, summarize
+from evaluation.runs.summary import summarize
 from evaluation.statistics.difference import MARGIN
 
 

@@ -14,7 +14,7 @@ from evaluation.change.measured import MeasuredProposition
 from evaluation.change.measurements import Measurement, NotComparable
 from evaluation.judge.identity import judge_changed
 from evaluation.models import is_heuristic
-from evaluation.runs.summary import NOTHING, Share, with_share
+from evaluation.runs.shares import NOTHING, Share, with_share
 from evaluation.scorers import SCORERS
 from evaluation.statistics.difference import MARGIN
 

@@ -20,7 +20,7 @@ from evaluation.change.lost import Lost, ScoredShare
 from evaluation.change.measured import MeasuredDimension, MeasuredProposition, is_message, item_of
 from evaluation.dimensions import BY_ONE_MESSAGE, Dimension
 from evaluation.models import COUNTED, is_heuristic
-from evaluation.runs.summary import NOTHING, TOO_LITTLE, Share, total
+from evaluation.runs.shares import NOTHING, TOO_LITTLE, Share, total
 
 NONE_IN_COMMON = "no proposition was scored in both"
 RATES_ALONE = "only rules that need not hold in every message are scored: see the propositions"

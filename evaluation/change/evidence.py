@@ -26,8 +26,10 @@ from evaluation.change.measurements import Measurement, measurement_of, measurem
 from evaluation.change.models import Baseline, Evidence
 from evaluation.dimensions import BY_ONE_MESSAGE
 from evaluation.models import CHANNEL_DIMENSIONS, Dimension, EvaluationRun, EvaluationScore, Method, is_heuristic
+from evaluation.runs.failures import CALL_FAILED
+from evaluation.runs.numbers import RunSummary, window_statistics
 from evaluation.runs.planning import RunSpec
-from evaluation.runs.summary import CALL_FAILED, COVERABLE, RunSummary, window_statistics
+from evaluation.runs.shares import COVERABLE
 
 
 def promote(run: EvaluationRun, summary: RunSummary, *, only: Collection[str] | None = None) -> list[Baseline]:

@@ -16,7 +16,9 @@ from evaluation.change.change import DELETED, mean_of
 from evaluation.change.measured import MeasuredDimension, MeasuredProposition, dimension_score
 from evaluation.dimensions import Dimension
 from evaluation.models import BY_MESSAGE, COUNTED, ChannelShare, EvaluationRun, EvaluationScore
-from evaluation.runs.summary import COVERABLE, NOTHING, WITHOUT_SCORE, Share, total, why_too_little, window_statistics
+from evaluation.runs.numbers import window_statistics
+from evaluation.runs.shares import COVERABLE, NOTHING, Share, total, why_too_little
+from evaluation.runs.summary import WITHOUT_SCORE
 from evaluation.statistics.bootstrap import Observation
 
 COLUMNS = (

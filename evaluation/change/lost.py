@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from evaluation.change.change import Probability
 from evaluation.propositions.schema import DimensionId
-from evaluation.runs.summary import Share
+from evaluation.runs.shares import Share
 from evaluation.statistics.bootstrap import HIGHEST, Observation
 from evaluation.statistics.difference import ALPHA, Scores, difference_p, holm
 

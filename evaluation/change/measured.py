@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from evaluation.change.change import HIT, Sample, mean_of
-from evaluation.runs.summary import Share, counted_score, rounded, total
+from evaluation.runs.numbers import counted_score, rounded
+from evaluation.runs.shares import Share, total
 from evaluation.statistics.bootstrap import Observation
 
 

@@ -17,7 +17,9 @@ from evaluation.judge.identity import JudgeIdentity
 from evaluation.models import BY_MESSAGE, COUNTED, EvaluationRun, Method
 from evaluation.propositions.files import dotted, in_words, location_of
 from evaluation.runs.execute import Captured, run_json
-from evaluation.runs.summary import TOO_LITTLE, RunSummary, Share, channels_of, total
+from evaluation.runs.numbers import RunSummary
+from evaluation.runs.shares import TOO_LITTLE, Share, total
+from evaluation.runs.summary import channels_of
 from evaluation.scorers import SCORERS
 from evaluation.statistics.bootstrap import Observation
 

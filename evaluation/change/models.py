@@ -17,7 +17,7 @@ from evaluation.statistics.difference import Verdict
 if TYPE_CHECKING:
     from evaluation.change.change import ChangeResult
     from evaluation.change.lost import Lost
-    from evaluation.runs.summary import Share
+    from evaluation.runs.shares import Share
 
 
 class Baseline(models.Model):
@@ -189,7 +189,7 @@ class Change(models.Model):
     @property
     def halved(self) -> tuple[Share, Share] | None:
         """Return the shares scored before and now, of a dimension of which less than half as much is scored, be it by chance."""
-        from evaluation.runs.summary import Share
+        from evaluation.runs.shares import Share
 
         halved = self.value.get("halved")
         if not halved:

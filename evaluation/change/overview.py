@@ -32,7 +32,7 @@ from evaluation.change.models import Baseline, Change, Evidence
 from evaluation.change.stored import changes_between, current_changes, p_values_elsewhere, rows_of
 from evaluation.judge.identity import JudgeIdentity, judge_changed
 from evaluation.models import PROCEDURE, EvaluationRun, EvaluationScore
-from evaluation.runs.summary import Share
+from evaluation.runs.shares import Share
 from evaluation.statistics.difference import MARGIN
 
 # Those who lost most first, then those of whom something is known, then those who were not measured.

@@ -14,7 +14,8 @@ from agents.models import Agent
 from evaluation.change.change import ChangeResult, mean_of, with_verdict
 from evaluation.dimensions import BY_ONE_MESSAGE
 from evaluation.models import EvaluationRun, EvaluationScore
-from evaluation.runs.summary import COVERABLE, Share, ShareShown, rounded, total
+from evaluation.runs.numbers import rounded
+from evaluation.runs.shares import COVERABLE, Share, ShareShown, total
 from evaluation.scorers.selection import DEFAULT_BINS, Bin, bin_name, bin_of, positions_of, spanning
 from evaluation.statistics.bootstrap import (
     HIGHEST,

@@ -16,7 +16,7 @@ from evaluation.change.lost import Lost
 from evaluation.change.models import Change
 from evaluation.change.overview import AgentDrift
 from evaluation.models import EvaluationRun
-from evaluation.runs.summary import TOO_LITTLE
+from evaluation.runs.shares import TOO_LITTLE
 
 HELD = 6.0  # a claim with at least this score held
 HOLDS_NO_MORE = 4.0  # with at most this score it does not

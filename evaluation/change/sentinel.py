@@ -60,9 +60,10 @@ from evaluation.models import EvaluationRun, EvaluationSchedule, EvaluationScore
 from evaluation.propositions.files import PropositionError, load_all
 from evaluation.propositions.schema import Proposition
 from evaluation.runs.estimate import estimate_questions
+from evaluation.runs.failures import FAILURES
 from evaluation.runs.judging import OpenItem, questions, settle
+from evaluation.runs.numbers import Spending
 from evaluation.runs.planning import RunSpec, make_plan, new_run, subject_of
-from evaluation.runs.summary import FAILURES, Spending
 from evaluation.scorers.subjects import ChannelSubject, Subject
 from evaluation.statistics.bootstrap import Observation
 from evaluation.statistics.change_point import level_of_one_look

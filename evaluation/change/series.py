@@ -21,7 +21,8 @@ from agents.personas.persona import changes_between
 from evaluation.change.change import mean_of
 from evaluation.change.judge_changes import Moments, judge_since, moments_of_change
 from evaluation.models import COUNTED, EvaluationRun, EvaluationSchedule, EvaluationScore
-from evaluation.runs.summary import rounded, summarize, window_statistics
+from evaluation.runs.numbers import rounded, window_statistics
+from evaluation.runs.summary import summarize
 from evaluation.statistics.bootstrap import Observation
 from evaluation.statistics.change_point import SERIES, Point, apart, find_drops
 from evaluation.statistics.difference import error_of

@@ -39,7 +39,7 @@ from evaluation.change.measured import MeasuredProposition
 from evaluation.change.measurements import Measurement, NotComparable
 from evaluation.change.models import Change
 from evaluation.models import BY_MESSAGE, COUNTED, EvaluationRun, EvaluationScore
-from evaluation.runs.summary import NOTHING, Share
+from evaluation.runs.shares import NOTHING, Share
 from evaluation.statistics.difference import MARGIN
 
 MOST_TRIES = 3  # of storing, while other evaluations of the agent end

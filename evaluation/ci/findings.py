@@ -21,15 +21,8 @@ from evaluation.ci.limits import OVERALL, Limits
 from evaluation.ci.results import AgentResult
 from evaluation.judge.passport import Passport
 from evaluation.models import COUNTED, EvaluationRun
-from evaluation.runs.summary import (
-    TOO_LITTLE,
-    DimensionSummary,
-    RunSummary,
-    Share,
-    window_statistics,
-    with_share,
-    words_or_share,
-)
+from evaluation.runs.numbers import DimensionSummary, RunSummary, window_statistics
+from evaluation.runs.shares import TOO_LITTLE, Share, with_share, words_or_share
 from evaluation.statistics.difference import ALPHA
 
 if TYPE_CHECKING:

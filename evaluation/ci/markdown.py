@@ -13,7 +13,7 @@ from evaluation.ci.findings import Finding
 from evaluation.ci.report import AgentsBySentence, Report
 from evaluation.ci.terminal import score_and_change
 from evaluation.models import is_heuristic
-from evaluation.runs.summary import with_share
+from evaluation.runs.shares import with_share
 
 MARKER = "<!-- plumbline -->"  # by which the workflow finds its own comment
 MOST_CHARACTERS = 60_000  # a comment on GitHub holds 65,536

@@ -22,7 +22,8 @@ from evaluation.ci.verdict import TICK, WARNING, Findings, decide
 from evaluation.commands import spent_line
 from evaluation.judge.passport import Passport
 from evaluation.models import EvaluationRun, is_heuristic
-from evaluation.runs.summary import Spending, Used, spending_json, spent_on
+from evaluation.runs.numbers import Spending, Used
+from evaluation.runs.summary import spending_json, spent_on
 from evaluation.scorers.selection import Bin
 from evaluation.simulation.conversations import Simulation, simulations_json
 

@@ -12,7 +12,8 @@ from evaluation.change.change import ChangeResult
 from evaluation.change.comparison import Comparison
 from evaluation.models import EvaluationRun
 from evaluation.runs.execute import Captured
-from evaluation.runs.summary import RunSummary, Share
+from evaluation.runs.numbers import RunSummary
+from evaluation.runs.shares import Share
 
 
 class Coverage(BaseModel):

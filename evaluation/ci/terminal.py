@@ -20,7 +20,7 @@ from evaluation.ci.results import AgentResult
 from evaluation.ci.verdict import CROSS, TICK
 from evaluation.commands import simulations_table
 from evaluation.models import COUNTED
-from evaluation.runs.summary import with_share
+from evaluation.runs.shares import with_share
 from evaluation.wording import heading_of, judge_label
 
 WIDTH = 80

@@ -19,7 +19,7 @@ from evaluation.experiments.scenario import Scenario
 from evaluation.experiments.starting import BEFORE_TAG, STEP_TAG, start_experiment
 from evaluation.models import is_heuristic
 from evaluation.runs.estimate import STAND_IN, estimate_all, estimated, prompt_tokens
-from evaluation.runs.summary import Spending
+from evaluation.runs.numbers import Spending
 from evaluation.simulation.conversations import actor_of
 from evaluation.simulation.situations import CALLS_PER_LINE, REPLY_TOKENS
 from evaluation.statistics.arms import detectable_d, pairs_for_a_verdict, pairs_needed

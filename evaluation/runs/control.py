@@ -16,8 +16,10 @@ from agents.kit.models import LLMBatch, ModelPrice
 from agents.kit.work.batches import request_cancel
 from agents.kit.work.queues import wake_workers
 from evaluation.models import ChannelShare, EvaluationRun, EvaluationScore
+from evaluation.runs.failures import CALL_FAILED, reopen_failed
 from evaluation.runs.planning import RESUMABLE, PreparedRun, RunSpec, has_little_speech, prepare_run
-from evaluation.runs.summary import CALL_FAILED, NOTHING, Share, reopen_failed, share_counts, total, waiting_words
+from evaluation.runs.shares import NOTHING, Share, share_counts, total
+from evaluation.runs.summary import waiting_words
 from evaluation.simulation.conversations import why_not_simulated
 
 LEXICAL_JUDGE = "offline:lexical-1"

@@ -23,6 +23,7 @@ from evaluation.propositions.files import load_all
 from evaluation.propositions.schema import Proposition
 from evaluation.runs.ideas import IDEAS_COMPARED_AT_ONCE, listing_request
 from evaluation.runs.judging import OpenItem, questions, settle
+from evaluation.runs.numbers import Spending, Usd, sum_if_all_priced
 from evaluation.runs.planning import (
     AnswerLength,
     Plan,
@@ -35,7 +36,6 @@ from evaluation.runs.planning import (
     subject_of,
 )
 from evaluation.runs.simulating import simulation_spec
-from evaluation.runs.summary import Spending, Usd, sum_if_all_priced
 from evaluation.scorers import SCORERS, ReadsAhead, ideas_quantity
 from evaluation.scorers.reading import Ends, read_plain_messages
 from evaluation.scorers.subjects import ChannelSubject, Item, Subject

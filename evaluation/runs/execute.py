@@ -38,6 +38,7 @@ from evaluation.judge.identity import served_models_of
 from evaluation.models import CHANNEL_DIMENSIONS, COUNTED, ChannelShare, EvaluationRun, EvaluationScore
 from evaluation.propositions.files import PropositionError, load_all
 from evaluation.runs.batches import BatchAsking, seconds_until_look
+from evaluation.runs.failures import failed_call, judge_answered, reopen_failed
 from evaluation.runs.ideas import distinct_ideas
 from evaluation.runs.judging import (
     EvaluationContext,
@@ -48,6 +49,7 @@ from evaluation.runs.judging import (
     lease,
     open_evaluation,
 )
+from evaluation.runs.numbers import DimensionSummary, RunSummary
 from evaluation.runs.planning import (
     RESUMABLE,
     UNFINISHED,
@@ -60,17 +62,7 @@ from evaluation.runs.planning import (
     subject_of,
 )
 from evaluation.runs.simulating import simulate_for
-from evaluation.runs.summary import (
-    WITHOUT_SCORE,
-    DimensionSummary,
-    RunSummary,
-    failed_call,
-    judge_answered,
-    reopen_failed,
-    summarize,
-    summarize_all,
-    waiting_words,
-)
+from evaluation.runs.summary import WITHOUT_SCORE, summarize, summarize_all, waiting_words
 from evaluation.scorers import SCORERS
 from evaluation.scorers.reading import Ends
 from evaluation.scorers.subjects import Subject

@@ -21,7 +21,7 @@ from evaluation.judge.prompts import render, render_trajectory
 from evaluation.judge.verdicts import Verdict, object_schema, unscored
 from evaluation.models import Dimension, EvaluationRun, EvaluationScore, Idea, IdeaPart, is_heuristic
 from evaluation.propositions.schema import Proposition, fill
-from evaluation.runs.summary import FAILURES
+from evaluation.runs.failures import FAILURES
 from evaluation.scorers import ideas_quantity
 from evaluation.scorers.context import Event, Window
 from evaluation.scorers.reading import read_plain_messages

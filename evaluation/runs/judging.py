@@ -33,9 +33,9 @@ from evaluation.judge.verdicts import Verdict, by_method, trivial, unscored, ver
 from evaluation.models import EvaluationRun, EvaluationScore, PatternTimeout
 from evaluation.propositions.files import LoadedFile
 from evaluation.propositions.schema import PRECONDITIONS, Proposition, Target, fill, propositions_digest
+from evaluation.runs.failures import FAILURES
 from evaluation.runs.ideas import count_ideas
 from evaluation.runs.planning import propositions_asked, subject_of
-from evaluation.runs.summary import FAILURES
 from evaluation.scorers import SCORERS, HasFigures, ReadsAhead
 from evaluation.scorers.reading import Ends
 from evaluation.scorers.subjects import ChannelSubject, Subject, first_stretch_end, stretch_end

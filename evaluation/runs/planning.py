@@ -45,7 +45,7 @@ from evaluation.models.evaluations import PROCEDURE
 from evaluation.propositions.files import LoadedFile, PropositionError, load_all, propositions_for
 from evaluation.propositions.schema import Proposition, digest_of_each, fill, propositions_digest
 from evaluation.propositions.traits import with_traits
-from evaluation.runs.summary import reopen_failed
+from evaluation.runs.failures import reopen_failed
 from evaluation.runs.swaps import choose_swaps, swapped_texts
 from evaluation.scorers import SCORERS
 from evaluation.scorers.selection import check_bins, messages_of_agent

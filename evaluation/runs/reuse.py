@@ -6,8 +6,8 @@ from django.db.models import QuerySet
 
 from agents.models import Message
 from evaluation.models import EvaluationRun
+from evaluation.runs.failures import failed_call
 from evaluation.runs.planning import RunSpec, make_plan
-from evaluation.runs.summary import failed_call
 from evaluation.scorers.selection import synthetic_only
 
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from agents.models import Agent, Channel
-from evaluation.runs.summary import RunSummary
+from evaluation.runs.numbers import RunSummary
 from tests.evaluation.measuring import evaluate_channel
 from tests.factories import MONDAY, make_agent, make_channel, say
 

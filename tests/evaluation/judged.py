@@ -13,7 +13,7 @@ from agents.personas.persona import current_digest
 from evaluation.change.models import Baseline, Evidence
 from evaluation.judge.verdicts import MALFORMED
 from evaluation.models import EvaluationRun, EvaluationScore
-from evaluation.runs.summary import FAILURES
+from evaluation.runs.failures import FAILURES
 from tests.factories import make_channel
 
 LLM, OFFLINE = "claude-haiku-5-5", "offline:lexical-1"

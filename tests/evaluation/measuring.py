@@ -12,8 +12,8 @@ from evaluation.models import CHANNEL_DIMENSIONS, EvaluationRun, EvaluationScore
 from evaluation.propositions.files import default_dimensions
 from evaluation.runs.control import queue_run
 from evaluation.runs.execute import Captured, capture
+from evaluation.runs.numbers import RunSummary
 from evaluation.runs.planning import RunSpec
-from evaluation.runs.summary import RunSummary
 from tests.evaluation.conftest import PropositionFolder
 from tests.factories import speaking
 

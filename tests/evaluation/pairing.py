@@ -8,7 +8,7 @@ from typing import Any
 
 from agents.models import Agent, Channel, Message
 from evaluation.models import EvaluationScore
-from evaluation.runs.summary import DimensionSummary
+from evaluation.runs.numbers import DimensionSummary
 from tests.evaluation.measuring import evaluate_agent
 from tests.factories import MONDAY, make_channel, say, talk
 

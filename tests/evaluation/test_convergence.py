@@ -12,7 +12,7 @@ from pytest_django import Settings
 from agents.kit.text.wording import number
 from agents.models import Agent, Channel
 from evaluation.models import EvaluationRun, EvaluationScore
-from evaluation.runs.summary import with_share
+from evaluation.runs.shares import with_share
 from evaluation.windows import parse_window
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.conversing import DRY, LEARNED, LOUD, converged, convergence, converse, diverse, in_turn

@@ -8,7 +8,7 @@ from scipy.stats import fisher_exact
 
 from evaluation.change.lost import ScoredShare, lost_dimensions, lost_propositions
 from evaluation.change.models import Baseline
-from evaluation.runs.summary import Share, percent, why_too_little
+from evaluation.runs.shares import Share, percent, why_too_little
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.measuring import evaluate_agent
 from tests.factories import speaking

@@ -10,7 +10,7 @@ import pytest
 from agents.models import Agent, Channel, Run, RunMessage
 from evaluation.change.models import Baseline
 from evaluation.models import EvaluationScore
-from evaluation.runs.summary import RunSummary
+from evaluation.runs.numbers import RunSummary
 from tests.correction.judged_drafts import add_attempt
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.conversing import DRY, converse

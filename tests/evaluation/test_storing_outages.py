@@ -12,8 +12,8 @@ from pytest_django import DjangoAssertNumQueries
 from agents.kit.text.patterns import TIMED_OUT
 from evaluation.judge.verdicts import unscored
 from evaluation.models import ChannelShare, EvaluationScore
+from evaluation.runs.failures import refusal
 from evaluation.runs.judging import save_verdicts
-from evaluation.runs.summary import refusal
 from tests.evaluation.judged import make_run, make_score
 from tests.factories import make_agent
 

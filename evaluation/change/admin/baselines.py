@@ -54,7 +54,7 @@ from evaluation.propositions.files import PropositionError, default_dimensions
 from evaluation.runs.control import queue_run
 from evaluation.runs.planning import ENOUGH_MESSAGES, RunSpec
 from evaluation.runs.request import request_evaluation
-from evaluation.runs.summary import Share, shares_of
+from evaluation.runs.shares import Share, shares_of
 
 BASELINE_HEADINGS = ("Dimension", "Score", "Judge", "Captured", "Evaluation")
 # As many as three judges leave in each dimension.

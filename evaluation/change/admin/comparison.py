@@ -55,7 +55,7 @@ from evaluation.change.measurements import Measurement, NotComparable
 from evaluation.change.overview import drift_of_comparison
 from evaluation.change.sentences import channel_predicate, predicate_of, since_of, why_drifted
 from evaluation.models import ChannelShare, EvaluationRun, EvaluationScore, is_heuristic
-from evaluation.runs.summary import NOTHING, Share
+from evaluation.runs.shares import NOTHING, Share
 from evaluation.statistics.difference import MARGIN
 
 MOST_JUDGEMENTS = 20_000  # more take seconds; the command has no limit

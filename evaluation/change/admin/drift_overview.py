@@ -38,7 +38,7 @@ from evaluation.change.overview import AgentDrift, State, drift_overview
 from evaluation.change.sentences import candidate_words, numbers_of, sentence_of, short_name, why_drifted
 from evaluation.judge.passport import Passport
 from evaluation.models import EvaluationRun, EvaluationScore, Method, is_heuristic
-from evaluation.runs.summary import Share, percent
+from evaluation.runs.shares import Share, percent
 
 INVERTED = "an anti-pattern: 9 means not at all"
 CARDS_PER_PAGE = 12

@@ -10,7 +10,7 @@ from scipy.stats import fisher_exact
 from evaluation.change.comparison import Comparison, compare
 from evaluation.change.measured import MeasuredDimension, MeasuredProposition
 from evaluation.change.measurements import Measurement, NotComparable
-from evaluation.runs.summary import Share
+from evaluation.runs.shares import Share
 from evaluation.statistics.bootstrap import bootstrap_difference
 from tests.evaluation.change.samples import LLM, OFFLINE, adherence, measurement, of, only
 

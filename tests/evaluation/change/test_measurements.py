@@ -16,8 +16,9 @@ from evaluation.change.comparison import compare
 from evaluation.change.measurement_files import UnreadableFile, as_json, measurements_of_file, observations_json
 from evaluation.change.measurements import Measurement, NotComparable, measurement_of
 from evaluation.runs.execute import capture
+from evaluation.runs.numbers import RunSummary
 from evaluation.runs.planning import RunSpec
-from evaluation.runs.summary import RunSummary, Share, percent
+from evaluation.runs.shares import Share, percent
 from evaluation.statistics.bootstrap import Observation
 from tests.evaluation.change.samples import LLM, measurement, only, run_json
 from tests.evaluation.ci.building import own_bot

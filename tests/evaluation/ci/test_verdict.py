@@ -19,7 +19,7 @@ from evaluation.ci.results import AgentResult, Coverage
 from evaluation.ci.verdict import Findings, decide
 from evaluation.models import EvaluationRun
 from evaluation.runs.execute import Captured
-from evaluation.runs.summary import DimensionSummary, RunSummary
+from evaluation.runs.numbers import DimensionSummary, RunSummary
 from evaluation.statistics.bootstrap import Interval
 
 T = TypeVar("T")

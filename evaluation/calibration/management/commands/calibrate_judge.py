@@ -28,7 +28,8 @@ from evaluation.dimensions import OF_PERSONA
 from evaluation.models import EvaluationRun, Method, procedure_fields
 from evaluation.models.evaluations import FEW_SHOT_MARK
 from evaluation.models.few_shot import LOSS
-from evaluation.runs.summary import Spending, spending_json
+from evaluation.runs.numbers import Spending
+from evaluation.runs.summary import spending_json
 from evaluation.wording import judge_label
 
 SOURCE = (

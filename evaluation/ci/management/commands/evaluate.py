@@ -55,10 +55,10 @@ from evaluation.runs.estimate import (
     estimate_simulation,
     estimated,
 )
+from evaluation.runs.failures import refusal
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.request import AgentsRequest
 from evaluation.runs.simulating import simulate_specs
-from evaluation.runs.summary import refusal
 from evaluation.simulation.conversations import Simulation
 from evaluation.statistics.difference import MARGIN
 

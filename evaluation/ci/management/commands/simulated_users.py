@@ -36,8 +36,8 @@ from evaluation.ci.simulated_users import (
 from evaluation.commands import ProgressBar, check_writable, measuring, write_text
 from evaluation.models import Dimension, EvaluationRun, is_heuristic
 from evaluation.runs.execute import capture
+from evaluation.runs.failures import refusal
 from evaluation.runs.planning import MOST_SAMPLES, RunSpec
-from evaluation.runs.summary import refusal
 from evaluation.wording import judge_label
 
 ENDINGS = (".json", ".jsonl")

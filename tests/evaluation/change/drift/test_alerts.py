@@ -17,7 +17,7 @@ from evaluation.change.over_time import look_for_drift, next_to_look_at
 from evaluation.change.series import series_of
 from evaluation.models import EvaluationRun, EvaluationSchedule
 from evaluation.runs import schedules
-from evaluation.runs.summary import reopen_failed
+from evaluation.runs.failures import reopen_failed
 from tests.evaluation.change.drift.scheduling import DAY, make_schedule, measured_day
 from tests.evaluation.judged import OFFLINE, make_run, make_score
 from tests.factories import MONDAY, make_agent, speaking

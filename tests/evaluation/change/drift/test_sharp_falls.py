@@ -20,7 +20,7 @@ from evaluation.change.models import DriftAlert, Evidence
 from evaluation.change.over_time import look_for_sharp_fall
 from evaluation.models import EvaluationRun
 from evaluation.runs import schedules
-from evaluation.runs.summary import Share
+from evaluation.runs.shares import Share
 from evaluation.statistics.bootstrap import Observation
 from evaluation.statistics.difference import MARGIN, difference_interval
 from tests.evaluation.change.drift.scheduling import DAY, make_schedule, measured_day
