@@ -27,16 +27,9 @@ from agents.models import Agent, Message
 from agents.turn.pipeline import speaker_of
 from correction.config.settings import ResolvedConfig, resolve_all, resolve_config
 from correction.costs import over_budget
-from correction.gate.check import (
-    Action,
-    CheckPlan,
-    action_of_message,
-    check_action_quality,
-    load_propositions,
-    plan_check,
-    questions_of,
-    questions_of_check,
-)
+from correction.gate.actions import Action, action_of_message
+from correction.gate.check import check_action_quality, questions_of, questions_of_check
+from correction.gate.plan import CheckPlan, load_propositions, plan_check
 from correction.gate.stage import judges_in_batches, new_observation, write_attempt
 from correction.models import (
     CorrectionLog,

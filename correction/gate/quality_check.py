@@ -45,7 +45,10 @@ from correction.config.settings import (
     resolve_defaults,
 )
 from correction.costs import CostSums
-from correction.gate.check import Action, GateResult, check_action_quality, persona_of, plan_check
+from correction.gate.actions import Action, persona_of
+from correction.gate.check import check_action_quality
+from correction.gate.plan import plan_check
+from correction.gate.results import GateResult
 from correction.gate.stage import best_attempt, feedback, find_open_session, load_attempts, write_attempt
 from correction.models import CorrectionLog, GateDimensionResult, GateSession, Outcome
 from evaluation.models import is_heuristic

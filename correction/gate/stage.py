@@ -26,7 +26,10 @@ from agents.models import Agent, Channel, Message
 from agents.turn.pipeline import Accept, Draft, Revise, Turn
 from agents.turn.send_message import SendRefused, commit
 from correction.config.settings import ResolvedConfig, config_of
-from correction.gate.check import GateResult, action_of_draft, check_action_quality, plan_check, scores_of
+from correction.gate.actions import action_of_draft
+from correction.gate.check import check_action_quality
+from correction.gate.plan import plan_check
+from correction.gate.results import GateResult, scores_of
 from correction.models import CorrectionLog, GateDimensionResult, GateMode, GateSession, ObservedMessage, Outcome
 from correction.sampling import is_observed
 from evaluation.models import Dimension

@@ -14,8 +14,11 @@ from pydantic import BaseModel
 from agents.kit.refusals import Refused
 from agents.models import Agent
 from correction.config.settings import AgentEvaluationConfig, ResolvedConfig, merge
-from correction.gate.check import Action, CheckPlan, GateResult, check_actions, persona_of, plan_check
+from correction.gate.actions import Action, persona_of
+from correction.gate.check import check_actions
+from correction.gate.plan import CheckPlan, plan_check
 from correction.gate.quality_check import CHANNEL_NAME, UNNAMED
+from correction.gate.results import GateResult
 from correction.gate.stage import load_attempts
 from correction.litellm.contract import Parameters
 from correction.litellm.replies import ReplySoFar, excerpt_of

@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 
 from agents.kit.text.fences import MAX_EVENT_CHARACTERS
 from agents.kit.text.tokens import sentence_ends
-from correction.gate.check import GateResult
+from correction.gate.results import GateResult
 from correction.models import GateDimensionResult, Outcome
 
 MOST_CHECKS = 8  # of a reply in one round; where it brings more sentences, some are checked together

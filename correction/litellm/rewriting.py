@@ -17,8 +17,9 @@ from agents.kit.text.fences import render_prompt
 from agents.kit.text.storable import storable
 from agents.kit.text.tokens import sentence_ends
 from agents.turn.scripted import next_line
-from correction.gate.check import GateResult, persona_of
+from correction.gate.actions import persona_of
 from correction.gate.quality_check import newest_version
+from correction.gate.results import GateResult
 from correction.gate.stage import best_attempt, feedback, write_attempt
 from correction.litellm.checking import ASSISTANT, TOOL, Checker, load_session
 from correction.litellm.contract import Parameters, Round

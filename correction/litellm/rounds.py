@@ -18,7 +18,7 @@ from django.utils.crypto import salted_hmac
 from agents.kit.text.storable import storable
 from agents.transcripts.prepare import slug_of
 from agents.transcripts.readers.traces import ASSISTANT, TOOL_RESULT, USER, items_of
-from correction.gate.check import GateResult
+from correction.gate.results import GateResult
 from correction.litellm.checking import SYSTEM, TOOL, CallContext, CallMessage, Checker, Speaker, find_speaker
 from correction.litellm.contract import NOTHING_TO_SAY, GuardrailAnswer, Round
 from correction.litellm.models import IDLE, WAITING, GatedReply

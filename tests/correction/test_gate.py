@@ -14,7 +14,10 @@ from pytest_django import Settings
 from agents.kit.models import LLMCall
 from agents.models import Message
 from correction.config.settings import merge
-from correction.gate.check import Action, GateResult, check_action_quality, plan_check, scores_of
+from correction.gate.actions import Action
+from correction.gate.check import check_action_quality
+from correction.gate.plan import plan_check
+from correction.gate.results import GateResult, scores_of
 from correction.models import AgentEvaluationConfig, CorrectionLog
 from evaluation.scorers.context import Event
 from tests.correction.gating import (

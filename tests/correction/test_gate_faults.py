@@ -21,7 +21,7 @@ from agents.kit.models import LLMCall
 from agents.models import Agent, Channel, Message
 from correction.config.configure import notes_on
 from correction.config.settings import resolve_config
-from correction.gate.check import PropositionResult, combine, read_judge_reply
+from correction.gate.results import PropositionResult, combine, read_judge_reply
 from evaluation.judge.questions import Question
 from tests.correction.gating import DIMENSIONS, gated, judge, logs, outcomes, scores, send, team_file
 from tests.declaring import declare
