@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
 import sentry_sdk
 
@@ -249,6 +250,14 @@ def questions_of(
     return questions
 
 
+class _NumberedQuestion(NamedTuple):
+    """A question about the text of that number, in one dimension."""
+
+    number: int
+    dimension: str
+    question: Question
+
+
 def _results_of_judge(
     actions: Sequence[Action],
     plan: CheckPlan,
@@ -270,10 +279,10 @@ def _results_of_judge(
         return [{dimension: [_unjudged("error", problem)] for dimension in plan.dimensions} for _ in actions]
     if not plan.judged_dimensions:
         return [{} for _ in actions]
-    asked: list[tuple[int, str, Question]] = []  # number of the text, dimension, question
+    questions: list[_NumberedQuestion] = []
     for number, action in enumerate(actions):
         for dimension, question in questions_of_check(action, plan, work_id=work_id, run_id=run_id, gate=gate):
-            asked.append((number, dimension, question))
+            questions.append(_NumberedQuestion(number, dimension, question))
     if replies is None:
         if plan.config.has_budget and over_budget(plan.agent, plan.config):
             return [_not_asked(plan, "budget", BUDGET_USED_UP) for _ in actions]
@@ -281,19 +290,22 @@ def _results_of_judge(
             why = "the time for judging this message was used up by earlier attempts"
             return [_not_asked(plan, "timeout", why) for _ in actions]
         replies = []
-        if asked:
+        if questions:
             key = _key_for_breaker(actions[-1], plan, deadline, about)
-            replies = _ask_judge([question for _, _, question in asked], deadline=deadline, gate=gate, key=key)
+            replies = _ask_judge([asked.question for asked in questions], deadline=deadline, gate=gate, key=key)
     results: list[dict[str, list[PropositionResult]]] = []
     for _ in actions:
         results.append({dimension: [] for dimension in plan.judged_dimensions})
-    for (number, dimension, question), reply in zip(asked, replies, strict=True):
-        if reply is None:
-            unjudged = [_unjudged("budget", BUDGET_USED_UP, proposition.id) for proposition in question.propositions]
-            results[number][dimension] += unjudged
-        else:
-            results[number][dimension] += read_judge_reply(question, reply)
+    for asked, reply in zip(questions, replies, strict=True):
+        results[asked.number][asked.dimension] += _results_of_reply(asked.question, reply)
     return [_with_reason_for_none(by_dimension) for by_dimension in results]
+
+
+def _results_of_reply(question: Question, reply: Reply | None) -> list[PropositionResult]:
+    """Return a result for each proposition of a question; without a reply its call was not made, as the budget is used up."""
+    if reply is None:
+        return [_unjudged("budget", BUDGET_USED_UP, proposition.id) for proposition in question.propositions]
+    return read_judge_reply(question, reply)
 
 
 def _ask_judge(
