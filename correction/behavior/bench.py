@@ -19,8 +19,8 @@ from agents.kit.llm.requests import describe_validation
 from agents.kit.running import side_by_side
 from agents.kit.text.wording import counted
 from agents.personas.persona import TraitValue
+from correction.behavior.naming import stems
 from correction.behavior.own_words import own_words
-from correction.behavior.patterns import stems
 from correction.behavior.tiers import MOST_EARLIER, Subject, detect
 from correction.behavior.trait_change import STOP, UNSPECIFIED, read_map
 from correction.gate.thresholds import wilson_interval

@@ -6,16 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agents.kit.llm.requests import LLMRequest
-from correction.behavior.patterns import (
-    LONGEST_WORDING,
-    ParsedRequest,
-    folded,
-    has_pattern,
-    masked,
-    name_as_written,
-    parse_request,
-    stems,
-)
+from correction.behavior.languages import folded, has_pattern
+from correction.behavior.naming import name_as_written, stems
+from correction.behavior.patterns import LONGEST_WORDING, ParsedRequest, masked, parse_request
 from correction.behavior.signs import hostile_signs
 from correction.behavior.trait_change import strength_of
 

@@ -9,27 +9,34 @@ direction is not certain, the request has no trait: a request may be missed, but
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cached_property
 
+from correction.behavior.languages import (
+    CODE,
+    QUOTE,
+    TURNING_KINDS,
+    Language,
+    Match,
+    amount_by_frequency,
+    folded,
+    has_pattern,
+    languages,
+    pattern_named,
+    spoken_languages,
+)
+from correction.behavior.naming import LENGTH_TOPICS, LONGEST_NAME, find_topic, from_the_agents_side, short_name
 from correction.behavior.own_words import own_words
-from correction.behavior.topics import Topic, alternatives, read_data, topics, word_pattern
+from correction.behavior.topics import Topic, topics
 from correction.behavior.trait_change import Amount
 
-QUOTE, CODE = "\ue000", "\ue001"  # of the private use area: masked text holds no other character of it
 LONGEST_READ = 4_000  # characters of a message, from its beginning and its end
 LONGEST_SENTENCE = 600  # characters
-LONGEST_NAME, LONGEST_WORDING = 60, 300  # characters
+LONGEST_WORDING = 300  # characters
 MOST_SENTENCES = 60  # of a message, from its beginning and its end
-LENGTH_TOPICS = ("short, concise answers", "long answers", "detailed answers")
 ORDER_BEGINNINGS = ("not", "end", "less", "more")  # kinds of words that begin an order
-TURNING_KINDS = ("not", "end", "less", "turn")  # kinds of words that turn a meaning around
 VERB_LAST_LANGUAGES = ("de", "nl", "others", "unspaced")
-Pattern = re.Pattern[str]
-Match = re.Match[str]
-NEVER_MATCHES = re.compile(r"(?!)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +57,6 @@ class ParsedRequest:
     trait_description: str = ""
     amount: Amount = "unspecified"
     is_narrow: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class FoundTopic:
-    """A topic with the position of its words in a clause."""
-
-    topic: Topic
-    start: int
-    end: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +85,10 @@ class Clause:
         """Return whether the topic is a quality of something else than the agent's writing: "a shorter route"."""
         if not self.topic.is_quality:
             return False
-        thing = _pattern("thing before its quality").search(self.before)
-        if _pattern("before the quality of a thing").search(self.before):
+        thing = pattern_named("thing before its quality").search(self.before)
+        if has_pattern("before the quality of a thing", self.before):
             thing = re.match(r" (\w+)", self.after) or thing
-        return thing is not None and _pattern("the agent's writing").fullmatch(thing[1]) is None
+        return thing is not None and pattern_named("the agent's writing").fullmatch(thing[1]) is None
 
 
 @dataclass(slots=True)
@@ -123,98 +121,6 @@ class Direction:
     asks_for_end: bool
 
 
-# -- data, read once per process
-@cache
-def _pattern(name: str) -> Pattern:
-    """Compile a pattern of `patterns.yaml`."""
-    data = read_data("patterns.yaml")
-    if name == "clauses in pt":  # where "mais" is no "but"
-        return re.compile(data["clauses"].replace("mais|", ""))
-    text = "".join(data[name]).replace("{QUOTE}", QUOTE).replace("{WORDS}", data["words of language"])
-    flags = re.IGNORECASE if name == "code line" else 0
-    return re.compile(text, re.MULTILINE | flags)
-
-
-@cache
-def _amount_patterns() -> dict[Amount, Pattern]:
-    """Compile the words for how often something is to be done, by the amount they mean."""
-    return {amount: re.compile("".join(words)) for amount, words in read_data("patterns.yaml")["how often"].items()}
-
-
-def has_pattern(name: str, text: str) -> bool:
-    """Return whether a pattern of `patterns.yaml` is in the text."""
-    return _pattern(name).search(text) is not None
-
-
-def _amount_by_frequency(text: str) -> Amount | None:
-    """Return the amount that a word such as "sometimes" means; None where the text has none."""
-    for amount, pattern in _amount_patterns().items():
-        if pattern.search(text):
-            return amount
-    return None
-
-
-@cache
-def _spoken_languages() -> dict[str, Pattern]:
-    """Compile the names of languages that the agent may be asked to speak, by their English names."""
-    data = read_data("patterns.yaml")
-    return {name: word_pattern(words, data["before a language"]) for name, words in data["languages"].items()}
-
-
-@dataclass(frozen=True, slots=True)
-class _Language:
-    """The words of a language by what they do (the keys of `requests.yaml`), and the ending of a comparative."""
-
-    name: str
-    kinds: dict[str, Pattern]
-    comparative: Pattern
-
-    def __getitem__(self, kind: str) -> Pattern:
-        return self.kinds.get(kind, NEVER_MATCHES)
-
-    def has(self, text: str, *kinds: str) -> bool:
-        """Return whether the text has a word of one of these kinds."""
-        return any(self[kind].search(text) for kind in kinds)
-
-    def begins(self, text: str, *kinds: str, at: int = 0) -> bool:
-        """Return whether a word of one of these kinds stands at this position of the text."""
-        return any(self[kind].match(text, at) for kind in kinds)
-
-    def count(self, text: str, kind: str) -> int:
-        """Count the words of a kind."""
-        return len(self[kind].findall(text))
-
-    def count_request_words(self, text: str) -> int:
-        """Count the positions at which a word of a request begins."""
-        positions: set[int] = set()
-        for kind, pattern in self.kinds.items():
-            if kind not in ("plain", "known", "turning"):
-                positions.update(match.start() for match in pattern.finditer(text))
-        return len(positions)
-
-
-@cache
-def _languages() -> dict[str, _Language]:
-    """Compile the words of `requests.yaml`, by language, and two kinds made of them.
-
-    ``turning`` are all words that turn a meaning around; ``known`` are all words but those that begin a complaint (``fault``).
-    """
-    languages = {}
-    for name, words_by_kind in read_data("requests.yaml").items():
-        turning = "|".join(words_by_kind[kind] for kind in TURNING_KINDS if kind in words_by_kind)
-        known = "|".join([*(words for kind, words in words_by_kind.items() if kind != "fault"), turning])
-        # Whole words alone; ``unspaced`` are languages that write no spaces between words.
-        frame = "(?:{})" if name == "unspaced" else r"(?<!\w)(?:{})(?!\w)"
-        patterns = {}
-        for kind, words in {**words_by_kind, "turning": turning, "known": known}.items():
-            patterns[kind] = re.compile(frame.format("|".join(alternatives(words))))
-        comparative = NEVER_MATCHES
-        if ending := read_data("patterns.yaml")["comparatives"].get(name):
-            comparative = re.compile(rf"(?:{ending})$")
-        languages[name] = _Language(name, patterns, comparative)
-    return languages
-
-
 # -- a message
 def masked(text: str) -> str:
     """Return the author's own words with `QUOTE` for each quotation and `CODE` for each stretch of code.
@@ -223,21 +129,14 @@ def masked(text: str) -> str:
     """
     text = own_words(text.replace("\r\n", "\n").replace("\r", "\n")).text
     text = re.sub("[\ue000-\ue0ff]", " ", text)  # nobody but this function may set the marks
-    text = _pattern("block mark").sub(f"\n{QUOTE}\n", text)
-    text = _pattern("inline code").sub(f" {CODE} ", text)
-    text = _pattern("quoted text").sub(f" {QUOTE} ", text)
-    text = _pattern("code line").sub(f" {CODE} ", text)
+    text = pattern_named("block mark").sub(f"\n{QUOTE}\n", text)
+    text = pattern_named("inline code").sub(f" {CODE} ", text)
+    text = pattern_named("quoted text").sub(f" {QUOTE} ", text)
+    text = pattern_named("code line").sub(f" {CODE} ", text)
     if len(text) <= LONGEST_READ:
         return text
     half = LONGEST_READ // 2
     return f"{text[:half]}\n{text[-half:]}"
-
-
-def folded(text: str) -> str:
-    """Return the text as words are compared: NFKC, case-folded, with one shape of apostrophe and single spaces."""
-    plain = unicodedata.normalize("NFKC", text).casefold()
-    plain = plain.translate({0x2019: "'", 0x2BC: "'", 0x2018: "'", 0x307: None})
-    return re.sub(r"[^\S\n]+", " ", plain)
 
 
 def parse_request(text: str) -> ParsedRequest | None:
@@ -246,11 +145,11 @@ def parse_request(text: str) -> ParsedRequest | None:
     Reads up to 4,000 characters and 60 sentences, from both ends of a longer message. A request that only speaks of a piece of work
     which the message asks for ("Write a letter. Make it formal.") is none; one that the next sentence denies is not clear.
     """
-    sentences = [sentence.strip() for sentence in _pattern("sentence").findall(masked(text)) if sentence.strip()]
+    sentences = [sentence.strip() for sentence in pattern_named("sentence").findall(masked(text)) if sentence.strip()]
     if len(sentences) > MOST_SENTENCES:
         sentences = sentences[: MOST_SENTENCES // 2] + sentences[-MOST_SENTENCES // 2 :]
     comparable = [folded(sentence)[:LONGEST_SENTENCE] for sentence in sentences]
-    asks_for_work = any(_pattern("piece of work").search(sentence) for sentence in comparable)
+    asks_for_work = any(pattern_named("piece of work").search(sentence) for sentence in comparable)
     first_unclear: ParsedRequest | None = None
     for number, sentence in enumerate(comparable):
         request = _parse_sentence(sentence)
@@ -258,7 +157,7 @@ def parse_request(text: str) -> ParsedRequest | None:
             continue
         request = replace(request, sentence=sentences[number].translate({ord(QUOTE): "…", ord(CODE): "…"}))
         next_sentence = "".join(comparable[number + 1 : number + 2])  # empty after the last one
-        if request.amount != "stop" and _pattern("answer no").match(next_sentence):  # "Use emojis? No thanks."
+        if request.amount != "stop" and pattern_named("answer no").match(next_sentence):  # "Use emojis? No thanks."
             request = replace(request, trait_name="")  # not clear
         if request.trait_name:
             return request
@@ -268,7 +167,7 @@ def parse_request(text: str) -> ParsedRequest | None:
 
 def _is_about_the_work(sentence: str, request: ParsedRequest) -> bool:
     """Return whether a sentence beside one that asks for a piece of work is about that: "Write a letter. Make it formal."."""
-    if _pattern("piece of work").search(sentence) or _pattern("words for a lasting request").search(sentence):
+    if has_pattern("piece of work", sentence) or has_pattern("words for a lasting request", sentence):
         return False
     return request.form in ("order", "fragment", "complaint")
 
@@ -279,16 +178,16 @@ def _parse_sentence(sentence: str) -> ParsedRequest | None:
     None too where it begins with a quotation or code, or speaks about others or the past.
     """
     is_question = sentence.rstrip()[-1:] in "?？؟"
-    sentence = _pattern("several addressees").sub("you", sentence)
-    sentence = _pattern("everyone asked").sub(r"\1 you", sentence)
+    sentence = pattern_named("several addressees").sub("you", sentence)
+    sentence = pattern_named("everyone asked").sub(r"\1 you", sentence)
     body = sentence.rstrip(" .!?…。！？؟।")
-    if not body or body[0] in (QUOTE, CODE) or _pattern("no request").search(body):
+    if not body or body[0] in (QUOTE, CODE) or has_pattern("no request", body):
         return None
-    if _pattern("about others or the past").search(_pattern("reason").sub("", body)):
+    if pattern_named("about others or the past").search(pattern_named("reason").sub("", body)):
         return None
-    body = _pattern("comma inside a clause").sub(" ", body.lstrip("¿¡ -*•"))
-    body = _pattern("wish with if").sub(r"\1 ", body)
-    body = _pattern("would be kind").sub(r"\1 good", body)
+    body = pattern_named("comma inside a clause").sub(" ", body.lstrip("¿¡ -*•"))
+    body = pattern_named("wish with if").sub(r"\1 ", body)
+    body = pattern_named("would be kind").sub(r"\1 good", body)
     likely = _likely_languages(body)
     for language in likely:
         request = _Sentence.of(language, body, is_question=is_question, is_only_language=len(likely) == 1).parse()
@@ -297,16 +196,16 @@ def _parse_sentence(sentence: str) -> ParsedRequest | None:
     return None
 
 
-def _likely_languages(body: str) -> list[_Language]:
+def _likely_languages(body: str) -> list[Language]:
     """Return the languages that know most words of a sentence; English where none knows any."""
-    counts = {name: language.count_request_words(body) for name, language in _languages().items()}
+    counts = {name: language.count_request_words(body) for name, language in languages().items()}
     most = max(counts.values())
     if not most:
-        return [_languages()["en"]]
-    return [_languages()[name] for name, count in counts.items() if count == most]
+        return [languages()["en"]]
+    return [languages()[name] for name, count in counts.items() if count == most]
 
 
-def _without_lead(text: str, language: _Language) -> str:
+def _without_lead(text: str, language: Language) -> str:
     """Return the text without what may stand before a request, such as "please" or "hey"."""
     while (lead := language["lead"].match(text)) and lead.end() < len(text):
         text = text[lead.end() :].lstrip(" ,:;-–")
@@ -325,7 +224,7 @@ class _Sentence:
         is_more: "Not enough" was read as "more".
     """
 
-    language: _Language
+    language: Language
     body: str
     rest: str
     is_question: bool
@@ -333,18 +232,18 @@ class _Sentence:
     is_more: bool
 
     @classmethod
-    def of(cls, language: _Language, body: str, *, is_question: bool, is_only_language: bool) -> _Sentence:
+    def of(cls, language: Language, body: str, *, is_question: bool, is_only_language: bool) -> _Sentence:
         """Return the sentence with `rest`: without what stands before a request ("please"), and a name that addresses the agent.
 
         "Not formal enough" is read as "more formal", and `is_more` says so. What has a word of an order in it is no name.
         """
         rest = " ".join(language["neutral"].sub(" ", body).split())
-        rest = _pattern("not good enough").sub(r"more \1", rest)
-        rest = _pattern("not enough of it").sub(r"\1 more", rest)
+        rest = pattern_named("not good enough").sub(r"more \1", rest)
+        rest = pattern_named("not enough of it").sub(r"\1 more", rest)
         rest = " ".join(rest.split())
         is_more = rest != body and " more" in f" {rest}" and " more" not in f" {body}"
         rest = _without_lead(rest, language)
-        vocative = _pattern("vocative").match(rest)
+        vocative = pattern_named("vocative").match(rest)
         if vocative and not language.has(vocative[0], "not", "end", "less"):
             rest = _without_lead(rest[vocative.end() :], language)
         return cls(language, body, rest, is_question, is_only_language, is_more)
@@ -352,19 +251,19 @@ class _Sentence:
     @cached_property
     def is_lasting(self) -> bool:
         """Return whether it says that it is to last ("always", "in your answers")."""
-        return _pattern("words for a lasting request").search(self.rest) is not None
+        return has_pattern("words for a lasting request", self.rest)
 
     @cached_property
     def is_for_work(self) -> bool:
         """Return whether it asks for a piece of work, such as a letter, and not for a manner."""
-        return _pattern("piece of work").search(self.rest) is not None and not self.is_lasting
+        return has_pattern("piece of work", self.rest) and not self.is_lasting
 
     def parse(self) -> ParsedRequest | None:
         """Return the request that the sentence makes; None where it makes none."""
         form = self.form()
         if not form:
             return None
-        question = _pattern("negated question").match(self.rest) if form == "question" else None
+        question = pattern_named("negated question").match(self.rest) if form == "question" else None
         if question:  # "can't you be nicer": its negation asks for nothing
             return replace(self, rest=self.rest[question.end() :].strip()).parse_as(form)
         return self.parse_as(form)
@@ -388,7 +287,7 @@ class _Sentence:
             return "order" if is_short_order else ""
         if self.is_complaint():
             return "complaint"
-        if _pattern("statement of inability").match(rest):
+        if pattern_named("statement of inability").match(rest):
             return ""
         if self.is_order() or self.is_topic_with("nouns of answers", needs_comparative=True):
             return "order"
@@ -408,19 +307,19 @@ class _Sentence:
 
     def is_about_its_author(self) -> bool:
         """Return whether a sentence that begins like a wish is about its author: "I'd like to sleep", "I prefer short hair"."""
-        is_preference = _pattern("preference of the author").match(self.rest) is not None
-        if is_preference and not _pattern("preference about the agent").search(self.rest):
+        is_preference = pattern_named("preference of the author").match(self.rest) is not None
+        if is_preference and not has_pattern("preference about the agent", self.rest):
             return True
-        if not _pattern("wish about oneself").match(self.rest):
+        if not pattern_named("wish about oneself").match(self.rest):
             return False
-        return _pattern("addressed to the agent").search(self.rest) is None
+        return not has_pattern("addressed to the agent", self.rest)
 
     def is_complaint(self) -> bool:
         """Return whether it finds fault with too much, too little or a repetition."""
         rest = self.rest
-        if not self.language.begins(rest, "fault") or _pattern("praise").search(rest):
+        if not self.language.begins(rest, "fault") or has_pattern("praise", rest):
             return False
-        return self.language.has(rest, "too", "more") or _pattern("complaint of repetition").search(rest) is not None
+        return self.language.has(rest, "too", "more") or has_pattern("complaint of repetition", rest)
 
     def is_order(self) -> bool:
         """Return whether it begins like an order."""
@@ -428,7 +327,7 @@ class _Sentence:
             return True
         if self.language.begins(self.rest, "order", *ORDER_BEGINNINGS):
             return True
-        return _pattern("calling the user").match(self.rest) is not None
+        return pattern_named("calling the user").match(self.rest) is not None
 
     def is_topic_with(self, words_after: str, *, needs_comparative: bool) -> bool:
         """Return whether it is nothing but a topic and these words: "shorter answers", "French, please"."""
@@ -437,7 +336,7 @@ class _Sentence:
             return False
         if needs_comparative and not self.is_comparative("", self.rest[: topic.end]):
             return False
-        return _pattern(words_after).fullmatch(self.rest[topic.end :]) is not None
+        return pattern_named(words_after).fullmatch(self.rest[topic.end :]) is not None
 
     def is_foreign_fragment(self) -> bool:
         """Return whether it is a short sentence, certainly not English, with a word of an order: "keine Emojis"."""
@@ -447,7 +346,7 @@ class _Sentence:
 
     def is_name_of_a_language(self) -> bool:
         """Return whether it says little more than a language to answer in."""
-        for pattern in _spoken_languages().values():
+        for pattern in spoken_languages().values():
             if spoken := pattern.search(self.rest):
                 is_most_of_it = spoken.start() <= 8 and len(self.rest) - spoken.end() <= 12
                 return is_most_of_it and not self.rest.startswith(("i ", "i'"))
@@ -471,8 +370,8 @@ class _Sentence:
         earlier = ""
         for full_text in self.clauses():
             text = full_text
-            if not _pattern("reason").match(f" {full_text}"):
-                text = _pattern("reason").sub("", full_text)
+            if not pattern_named("reason").match(f" {full_text}"):
+                text = pattern_named("reason").sub("", full_text)
             match = find_topic(text)
             if match is not None:
                 return Clause(
@@ -482,7 +381,7 @@ class _Sentence:
                     topic=match.topic,
                     before=text[: match.start],
                     topic_words=text[match.start : match.end],
-                    after=_pattern("and").split(text[match.end :], maxsplit=1)[0],
+                    after=pattern_named("and").split(text[match.end :], maxsplit=1)[0],
                     all_after=text[match.end :],
                 )
             earlier += f" {full_text}"
@@ -491,9 +390,9 @@ class _Sentence:
     def clauses(self) -> Iterator[str]:
         """Yield the parts of the sentence between commas and conjunctions, split at each "and" before another order, too."""
         separator = "clauses in pt" if self.language.name == "pt" else "clauses"
-        for part in _pattern(separator).split(self.rest):
+        for part in pattern_named(separator).split(self.rest):
             begin = 0
-            for conjunction in _pattern("and").finditer(part):
+            for conjunction in pattern_named("and").finditer(part):
                 if self.language.begins(part, "order", *ORDER_BEGINNINGS, at=conjunction.end()):
                     yield part[begin : conjunction.start()]
                     begin = conjunction.end()
@@ -502,7 +401,7 @@ class _Sentence:
     def is_noun_to_be_called(self, clause: Clause) -> bool:
         """Return whether "call me a taxi" asks for a taxi, not for a name."""
         topic_on = f"{clause.topic_words}{clause.all_after}"
-        is_noun = _pattern("noun to be called").match(topic_on) is not None
+        is_noun = pattern_named("noun to be called").match(topic_on) is not None
         return is_noun and not self.language.has(clause.before, "turning")
 
     def parse_clause(self, form: str, clause: Clause) -> ParsedRequest | None:
@@ -549,14 +448,14 @@ class _Sentence:
 
     def is_ambiguous(self, clause: Clause, direction: Direction) -> bool:
         """Return whether the request could mean the opposite of what its words count up to."""
-        if _pattern("double negation").search(clause.text):
+        if has_pattern("double negation", clause.text):
             return True
         if not self.is_understood(clause.before, clause.after):
             return True
         turns_before = self.language.has(clause.earlier, *TURNING_KINDS)
-        if direction.is_less and turns_before and _pattern("subordinate clause").match(clause.text):
+        if direction.is_less and turns_before and pattern_named("subordinate clause").match(clause.text):
             return True  # "I don't like it, when you avoid emojis"
-        return direction.is_less and _pattern("without").search(clause.all_after) is not None
+        return direction.is_less and has_pattern("without", clause.all_after)
 
     def is_understood(self, before: str, after: str) -> bool:
         """Return whether each word beside one that turns the meaning is known: another ("don't spare") could turn it, too.
@@ -570,11 +469,15 @@ class _Sentence:
         turning_before = language["turning"].search(before)
         turning_after = language["turning"].search(after)
         if turning_before and turning_after and name in ("de", "nl"):
-            return _pattern("not at the end").search(after) is not None
-        if turning_before and _pattern("taken away, after the topic").match(after):
+            return has_pattern("not at the end", after)
+        if turning_before and pattern_named("taken away, after the topic").match(after):
             return False  # "don't keep jokes away"
         first_after = "".join(after.split()[:1])
-        if turning_before and _pattern("verb with an object").search(before) and language["known"].sub("", first_after):
+        if (
+            turning_before
+            and pattern_named("verb with an object").search(before)
+            and language["known"].sub("", first_after)
+        ):
             return False
         if name in ("en", "de", "nl") and language.count(before, "not") > 1:
             return False
@@ -583,7 +486,7 @@ class _Sentence:
         beside = before
         if turning_before and name not in VERB_LAST_LANGUAGES:
             beside = before[turning_before.start() :]
-        beside = _pattern("verb with adjectives").sub(r"\1 ", beside)
+        beside = pattern_named("verb with adjectives").sub(r"\1 ", beside)
         if name in VERB_LAST_LANGUAGES:
             beside += f" {after}"
         unknown_words = language["known"].sub(" ", beside).strip(" ,:;'-–")
@@ -597,12 +500,12 @@ class _Sentence:
         before = clause.before
         if self.language.has(before, "not"):
             return None
-        is_quantity = _pattern("complaint of quantity").search(before) is not None  # "so many emoji"
+        is_quantity = has_pattern("complaint of quantity", before)  # "so many emoji"
         if is_quantity and not direction.is_less and not self.language.has(before, "more"):
             direction = replace(direction, is_less=True, is_soft=True)
         if not direction.is_less:
             return None
-        is_about_the_agent = not _pattern("impersonal subject").match(self.rest) or re.search(r"\byou", self.rest)
+        is_about_the_agent = not pattern_named("impersonal subject").match(self.rest) or re.search(r"\byou", self.rest)
         is_counted = re.search(r"\b(?:many|much|viele?)\b", before) and not clause.after.strip()  # "too many emoji"
         if is_about_the_agent or is_counted or clause.topic.is_of_texts:
             return direction
@@ -617,15 +520,15 @@ class _Sentence:
 
     def is_emphatic(self, clause: Clause) -> bool:
         """Return whether "so" only stresses what is to end: "stop being so cheerful", not "so often" nor "no need to be so formal"."""
-        stressed = _pattern("stressing so").search(clause.before)
-        if stressed is None or _pattern("no need").search(self.rest):
+        stressed = pattern_named("stressing so").search(clause.before)
+        if stressed is None or has_pattern("no need", self.rest):
             return False
         words_around = f"{clause.before[: stressed.start()]} {clause.after}"
         return not self.language.has(words_around, "soft", "less", "too")
 
     def says_no_need_to_compare(self, clause: Clause) -> bool:
         """Return whether it says that nothing has to change: "no need to be more formal"."""
-        if not _pattern("no need").search(self.rest):
+        if not has_pattern("no need", self.rest):
             return False
         is_comparative = self.is_comparative(clause.before, clause.topic_words)
         return is_comparative or self.language.has(f"{clause.before} {clause.after}", "less")
@@ -638,51 +541,51 @@ class _Sentence:
         language, rest = self.language, self.rest
         is_comparative = self.is_comparative(clause.before, clause.topic_words)
         is_more = is_comparative or language.has(f"{clause.before}{clause.topic_words}{clause.after}", "more")
-        if is_more or self.is_lasting or _amount_by_frequency(rest):
+        if is_more or self.is_lasting or amount_by_frequency(rest):
             return False
-        asks_for_content = clause.topic.is_often_work or _pattern("asks for content").search(rest)
+        asks_for_content = clause.topic.is_often_work or pattern_named("asks for content").search(rest)
         if asks_for_content and "answer" not in rest:
             return True
         if clause.topic.name not in topics():  # a name for the user, or a language to answer in
             return False
         ask = language["ask"].match(rest)
         if ask and language.name == "en" and form in ("question", "wish"):
-            after_asking = _pattern("polite words after asking").sub("", rest[ask.end() :])
+            after_asking = pattern_named("polite words after asking").sub("", rest[ask.end() :])
             if not language.begins(after_asking, "order"):
                 return True
-        if language.has(clause.before, "not", "end") or _pattern("only").search(rest):
+        if language.has(clause.before, "not", "end") or has_pattern("only", rest):
             return False
         if language.name in ("others", "unspaced") or form == "fragment":
             return True
         is_only_a_noun = not clause.before and not is_comparative and "your" not in rest
-        return is_only_a_noun and _pattern("verb of address").match(rest) is None  # "tutoie-moi" is no noun
+        return is_only_a_noun and pattern_named("verb of address").match(rest) is None  # "tutoie-moi" is no noun
 
     def has_condition(self, clause: Clause) -> bool:
         """Return whether the request holds only at times: "when I am sad"."""
-        if _pattern("condition").search(clause.all_after):
+        if has_pattern("condition", clause.all_after):
             return True
         reason = clause.full_text[len(clause.text) :].lstrip(" ,")
-        return _pattern("condition").match(reason) is not None
+        return pattern_named("condition").match(reason) is not None
 
     def narrowed(self, request: ParsedRequest, clause: Clause) -> ParsedRequest:
         """Return the request as narrow as its words: of "Australian slang", of "jokes about politics".
 
         It has no name where what it is about stands in another message: "jokes about that".
         """
-        is_noun = not clause.topic.is_quality or _pattern("noun of a quality").search(clause.topic_words) is not None
+        is_noun = not clause.topic.is_quality or has_pattern("noun of a quality", clause.topic_words)
         modifier = self.modifier(clause.before) if is_noun else ""
-        about = _pattern("subject after the topic").match(clause.after)
+        about = pattern_named("subject after the topic").match(clause.after)
         subject = about["what"] if about else ""
         if self.language.has(subject, "soft"):  # "about everything" is how much, not what about
             subject = ""
-        if _pattern("subject in another message").fullmatch(subject):
+        if pattern_named("subject in another message").fullmatch(subject):
             return ParsedRequest(request.sentence, request.form)
         if not modifier and not subject:
             return request
         name = f"{modifier} {clause.topic_words}" if modifier else clause.topic.name
         if subject:
-            name += f" about {_from_the_agents_side(subject)}"
-        return replace(request, trait_name=_short_name(name), trait_description="", is_narrow=True)
+            name += f" about {from_the_agents_side(subject)}"
+        return replace(request, trait_name=short_name(name), trait_description="", is_narrow=True)
 
     def modifier(self, before: str) -> str:
         """Return the words right before a topic that say which kind of it is meant: "Australian" of "using Australian slang"."""
@@ -690,7 +593,7 @@ class _Sentence:
         kind: list[str] = []
         while words and self.language["known"].sub("", words[-1]):
             kind.insert(0, words.pop())
-        if not kind or len(kind) > 3 or not _pattern("before a modifier").search(f"{' '.join(words)} "):
+        if not kind or len(kind) > 3 or not pattern_named("before a modifier").search(f"{' '.join(words)} "):
             return ""
         return " ".join(kind)
 
@@ -717,24 +620,24 @@ class _Sentence:
         of it" after the topic is a lessening in each language.
         """
         language, name = self.language, self.language.name
-        is_little_after = _pattern("little of it, after the topic").search(after) is not None
+        is_little_after = has_pattern("little of it, after the topic", after)
         words_after = self.count_turning_words(after)
         if name in VERB_LAST_LANGUAGES and not language.has(before, "turning"):
             words_after.lessenings += is_little_after
             return words_after
         words = self.count_turning_words(before)
-        if name in ("de", "nl") and _pattern("not at the end").search(after):  # "vergiss die Witze nicht"
+        if name in ("de", "nl") and has_pattern("not at the end", after):  # "vergiss die Witze nicht"
             words.is_negated = not words.is_negated
         elif not words.asks_for_less and name == "en":
-            words.is_negated = _pattern("negation after the topic").match(after) is not None
+            words.is_negated = pattern_named("negation after the topic").match(after) is not None
         elif not words.asks_for_less:
             words.is_negated = words_after.is_negated
         words.lessenings += is_little_after
-        if name != "en" or _pattern("less after the topic").match(after) or language.has(after, "too"):
+        if name != "en" or pattern_named("less after the topic").match(after) or language.has(after, "too"):
             if not words.asks_for_less:
                 words.ends += words_after.ends
             words.lessenings += words_after.lessenings
-        elif _pattern("verb after the topic").match(after):  # "emoji have to go"
+        elif pattern_named("verb after the topic").match(after):  # "emoji have to go"
             words.ends += words_after.ends
             words.lessenings += words_after.lessenings
         return words
@@ -756,7 +659,7 @@ class _Sentence:
         language = self.language
         near = " ".join(before.split()[-3:])
         if language.name in ("de", "nl"):
-            word_before = _pattern("word before the topic, verb last").search(before)
+            word_before = pattern_named("word before the topic, verb last").search(before)
             near = word_before[0] if word_before else ""
         if language.has(near, "too"):
             return True
@@ -778,8 +681,8 @@ class _Sentence:
         is_more = self.language.has(f"{before} {after}", "more") or self.is_comparative(before, topic_words)
         if is_more or direction.asks_for_end:  # an end that was turned around: "don't stop", "not without"
             return "more"
-        by_frequency = _amount_by_frequency(self.body)
-        if not _pattern("only").search(self.body):
+        by_frequency = amount_by_frequency(self.body)
+        if not has_pattern("only", self.body):
             return by_frequency or "unspecified"
         if by_frequency in ("rarely", "sometimes"):
             return by_frequency
@@ -787,7 +690,7 @@ class _Sentence:
         if (
             is_some
             or self.is_little(before, topic_words)
-            or _pattern("only in some places").search(f"{after}{following}")
+            or pattern_named("only in some places").search(f"{after}{following}")
         ):
             return "sometimes"
         return by_frequency or "always"
@@ -796,9 +699,9 @@ class _Sentence:
         """Return whether a small number or amount of the topic is named: "only one emoji"."""
         # `before` lacks "a few" and "a bit of", which say nothing elsewhere.
         counted = self.body.partition(topic_words)[0] if topic_words else before
-        if _pattern("small number").search(counted):
+        if has_pattern("small number", counted):
             return True
-        return _pattern("small amount at the end").search(self.body) is not None
+        return has_pattern("small amount at the end", self.body)
 
     # -- outside of the table of topics
     def parse_without_topic(self, form: str) -> ParsedRequest | None:
@@ -808,15 +711,15 @@ class _Sentence:
         """
         body = self.rest
         if ask := self.language["ask"].match(self.rest):
-            body = _pattern("before a manner").sub("", self.rest[ask.end() :].strip())
-        if _pattern("points at earlier messages").fullmatch(body):
+            body = pattern_named("before a manner").sub("", self.rest[ask.end() :].strip())
+        if pattern_named("points at earlier messages").fullmatch(body):
             return ParsedRequest(self.rest, form)
         if self.is_for_work:
             return self.parse_lasting_order(form, body)
-        if speaking := _pattern("speaking like").search(body):
+        if speaking := pattern_named("speaking like").search(body):
             return self.parse_way_of_speaking(form, speaking)
-        manner = _pattern("manner").search(body)
-        if manner and not _pattern("not about manner").search(body):
+        manner = pattern_named("manner").search(body)
+        if manner and not has_pattern("not about manner", body):
             return self.parse_manner(form, body, manner)
         return self.parse_lasting_order(form, body)
 
@@ -827,7 +730,7 @@ class _Sentence:
             match: Of the pattern ``speaking like``: the words are in its group ``what``, or in ``other`` or ``act`` for a person.
         """
         words = match["what"] or match["other"] or match["act"]
-        name = _short_name(words if match["what"] else f"like {words}")
+        name = short_name(words if match["what"] else f"like {words}")
         if not name:
             return ParsedRequest(self.rest, form)
         before = self.rest[: max(0, self.rest.find(words))]
@@ -850,15 +753,15 @@ class _Sentence:
         begin = self.rest.find(body)
         before = self.rest[: begin + match.start(group)]
         direction = self.direction(before, "", self.rest[begin + match.end(group) :])
-        says_how_much = self.language.has(self.rest, "more") or _amount_by_frequency(self.rest)
+        says_how_much = self.language.has(self.rest, "more") or amount_by_frequency(self.rest)
         if not direction.is_less and group == "what" and not says_how_much:
             return self.parse_lasting_order(form, body)
         if re.search(r"\bless\b", words):
             direction = replace(direction, is_less=True)
-        if _pattern("too often").search(words):
+        if has_pattern("too often", words):
             direction = replace(direction, is_soft=True)
-        place_in_sentence = _pattern("place in the sentence").search(before)
-        if place_in_sentence and not _pattern("too often").search(self.rest):
+        place_in_sentence = pattern_named("place in the sentence").search(before)
+        if place_in_sentence and not has_pattern("too often", self.rest):
             # In "stop ending every sentence with …" the "every" does not ask for less.
             direction = replace(direction, is_soft=False)
         amount = self.amount(f"{before} {words}", "", "", direction)
@@ -868,9 +771,9 @@ class _Sentence:
 
     def name_of_manner(self, group: str, words: str, place_in_sentence: Match | None) -> str:
         """Return the trait's name for a manner, such as "ending every sentence with traveler"; empty where it is not clear."""
-        if _pattern("and").search(words) and len(words.split()) > 8:
+        if has_pattern("and", words) and len(words.split()) > 8:
             return ""
-        name = _short_name(words)
+        name = short_name(words)
         if name and group == "quality":
             name = f"being {name}"
         if name and place_in_sentence is not None:
@@ -880,8 +783,8 @@ class _Sentence:
 
     def lasting_order(self, body: str) -> Match | None:
         """Match an order that is to last ("from now on give prices in euros"), in English."""
-        is_lasting = self.language.name == "en" and _pattern("order to last").search(self.body)
-        return _pattern("order in own words").match(body) if is_lasting else None
+        is_lasting = self.language.name == "en" and pattern_named("order to last").search(self.body)
+        return pattern_named("order in own words").match(body) if is_lasting else None
 
     def parse_lasting_order(self, form: str, body: str) -> ParsedRequest | None:
         """Return an order that is to last and is about no topic; its trait has the order's own words. None where it is no such order.
@@ -891,7 +794,7 @@ class _Sentence:
         match = self.lasting_order(body)
         if match is None:
             return None
-        words = _from_the_agents_side(_pattern("from now on").sub(" ", match["what"]))
+        words = from_the_agents_side(pattern_named("from now on").sub(" ", match["what"]))
         if QUOTE in words or CODE in words or len(words) > LONGEST_WORDING:
             return ParsedRequest(self.rest, form)
         words = " ".join(re.sub(r"[^\w\s'&+./,-]", " ", words).split())
@@ -900,99 +803,3 @@ class _Sentence:
             name = f"{words[:LONGEST_NAME].rsplit(' ', 1)[0]} …"
         amount: Amount = "stop" if match["not"] else "always"  # the group of a negation: "from now on don't …"
         return ParsedRequest(self.rest, form, name, f"In a user's words: {words}.", amount)
-
-
-# -- topics and names
-def find_topic(clause: str) -> FoundTopic | None:
-    """Return what a clause is about: a name for the user, a language, else the topic of the table that stands first; None for nothing.
-
-    A topic of the table is not looked for in reported speech ("he said …").
-    """
-    if named := _find_name_for_user(clause):
-        return named
-    for language, pattern in _spoken_languages().items():
-        match = pattern.search(clause)
-        # "Plain English" is a manner, no language to answer in.
-        if match and not _pattern("plain language").search(clause[: match.end()]):
-            answering = Topic(f"answering in {language}", f"Answers in {language}.")
-            return FoundTopic(answering, match.start(), match.end())
-    if speech := _pattern("reported speech").search(clause):
-        clause = clause[: speech.start()]
-    candidates = []
-    for topic in topics().values():
-        if match := topic.words.search(clause):
-            candidates.append(FoundTopic(topic, match.start(), match.end()))
-    # A comparative of length ("kürzer als zwei Sätze") decides against a topic that stands before it.
-    comparatives = [
-        candidate
-        for candidate in candidates
-        if candidate.topic.name in LENGTH_TOPICS[:2]  # short and long answers
-        and _pattern("comparative of length").search(clause[candidate.start : candidate.end])
-    ]
-    return min(comparatives or candidates, key=lambda candidate: candidate.start, default=None)
-
-
-def _find_name_for_user(clause: str) -> FoundTopic | None:
-    """Return as a topic the name by which the user wants to be called, or not: "call me Robin"; None where there is none."""
-    match = _pattern("calling the user").search(clause)
-    if match is None:
-        return None
-    group = "what" if match["what"] else "other"
-    start, end = match.span(group)
-    if negation := _pattern("negation before a name").match(match[group]):
-        start += negation.end()
-    name = _short_name(clause[start:end])
-    if not name:
-        return None
-    return FoundTopic(Topic(f"calling the user {name}", f"Calls the user {name}."), start, end)
-
-
-def _from_the_agents_side(words: str) -> str:
-    """Return the user's words as a trait of the agent says them: "the user's weight" for "my weight"."""
-    words = re.sub(r"\b(?:my|our)\b", "the user's", words)
-    return re.sub(r"\b(?:me|us|myself)\b", "the user", words)
-
-
-def _short_name(words: str) -> str:
-    """Return a name of at most 60 characters for what is asked for; ``saying`` and the mark `QUOTE` where the words hold a quotation.
-
-    Empty where the words name nothing, or hold code.
-    """
-    name = _pattern("before a name").sub("", words.strip())
-    while (shorter := _pattern("after a name").sub("", name)) != name:
-        name = shorter
-    name = " ".join(re.sub(rf"[^\w\s'&+./{QUOTE}-]", " ", name).split())
-    if _pattern("words that name nothing").fullmatch(name) or CODE in name:
-        return ""
-    if QUOTE in name:
-        return f"saying {QUOTE}"
-    return name if len(name) <= LONGEST_NAME else name[:LONGEST_NAME].rsplit(" ", 1)[0]
-
-
-def name_as_written(name: str, text: str) -> str:
-    """Return a trait's name with the capitals that the message has: ``calling the user Robin``, and the first quotation for its mark.
-
-    The name as it is where the message does not have its words. Empty where the name has a mark and the message no quotation.
-    """
-    if QUOTE in name:
-        quotation = _pattern("first quotation").search(text)
-        quoted = " ".join(re.sub(r"[^\w\s'’&+./-]", " ", quotation[1]).split()) if quotation else ""
-        return name.replace(QUOTE, quoted) if quoted else ""
-    words = re.sub(r"^(?:calling the user|saying|speaking like|being) ", "", name)
-    start = text.lower().find(words)
-    is_same_length = len(text.lower()) == len(text)  # of some letters the lower case is longer
-    if start < 0 or not is_same_length:
-        return name
-    return name.removesuffix(words) + text[start : start + len(words)]
-
-
-def stems(text: str, common: frozenset[str] | None = None) -> set[str]:
-    """Return the telling words of a name, case-folded, of three letters or more, those of more than four without their endings.
-
-    Args:
-        common: Words that tell nothing; default those of `patterns.yaml`.
-    """
-    if common is None:
-        common = frozenset(read_data("patterns.yaml")["common words"].split())
-    words = set(re.findall(r"[^\W\d_]{3,}", folded(text))) - common
-    return {_pattern("word ending").sub("", word) if len(word) > 4 else word for word in words}

@@ -14,9 +14,10 @@ from pytest_django import Settings
 
 from agents.kit.llm.requests import Label, LLMRequest
 from agents.personas.persona import TraitValue
+from correction.behavior.naming import name_as_written
 from correction.behavior.offline import answer_extract, answer_gate, answer_map
 from correction.behavior.own_words import own_words
-from correction.behavior.patterns import name_as_written, parse_request
+from correction.behavior.patterns import parse_request
 from correction.behavior.tiers import detect, read_extract, read_gate, read_map_answer
 from correction.behavior.trait_change import strength_of
 from tests.correction.behavior.asking import subject
