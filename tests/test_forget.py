@@ -29,8 +29,8 @@ from django.db.models import (
 from django.utils import timezone
 from pytest_django import Settings
 
-from agents.debates.debate import start_debate
 from agents.debates.models import DebateRound, DebateTurn
+from agents.debates.starting import start_debate
 from agents.erasure import ERASED, find_outsider, forget
 from agents.kit.models import ApiToken, IdempotentRequest, LLMCall, LLMPayload, SavedView
 from agents.kit.registry import erasures, table_of, tables

@@ -14,7 +14,7 @@ from django.urls import reverse
 from django.utils.safestring import SafeString
 
 from agents.admin.picking import AgentsField
-from agents.debates.debate import NOT_ENDED, DebateRefused, add_message, ask_rounds, cancel, lacks_lines
+from agents.debates.debate import NOT_ENDED, add_message, ask_rounds, cancel
 from agents.debates.measures import STANCES
 from agents.debates.models import Debate
 from agents.debates.modes import MODES
@@ -31,6 +31,7 @@ from agents.debates.report import (
     talking_lines,
 )
 from agents.debates.request import DebateRequest, request_debate
+from agents.debates.starting import DebateRefused, lacks_lines
 from agents.kit.admin.access import user_of
 from agents.kit.commands import Cell
 from agents.kit.console import display

@@ -16,12 +16,13 @@ from rest_framework.response import Response
 
 from agents.api.filters import of_agent, of_channel
 from agents.api.overrides import NEEDED
-from agents.debates.debate import DebateRefused, ask_rounds, cancel
+from agents.debates.debate import ask_rounds, cancel
 from agents.debates.measures import MOST_ROUNDS
 from agents.debates.models import Debate
 from agents.debates.modes import MODES
 from agents.debates.report import DebateReport, as_json, as_markdown, report
 from agents.debates.request import USUAL_MODE, DebateRequest, request_debate
+from agents.debates.starting import DebateRefused
 from agents.kit.api import filters
 from agents.kit.api.filters import Filters, InTime
 from agents.kit.api.headers import located

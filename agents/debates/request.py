@@ -7,10 +7,10 @@ from typing import Annotated, Any, get_args
 from django.contrib.auth.base_user import AbstractBaseUser
 from pydantic import AfterValidator, Field, ValidationInfo
 
-from agents.debates.debate import MOST_SEATS, TOPIC_CHARACTERS, ExtraRounds, start_debate
 from agents.debates.measures import MOST_ROUNDS, ConvergenceRounds, Criteria, Rounds, Share
 from agents.debates.models import Debate
 from agents.debates.modes import MODES, MOST_PERSPECTIVES, PERSPECTIVES, Assignment, Mode, Perspective, Seed
+from agents.debates.starting import MOST_SEATS, TOPIC_CHARACTERS, ExtraRounds, start_debate
 from agents.kit.bodies import ABSENT, Body, OneOf, Reads, is_local
 from agents.kit.llm.providers import reads_files
 from agents.kit.use_cases import ChoiceCard, Shown

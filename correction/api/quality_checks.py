@@ -15,7 +15,7 @@ from agents.kit.api.requests import SENDS
 from agents.kit.api.schema import answers
 from agents.kit.api.views import View
 from correction.gate.quality_check import Checked, QualityCheck, check_quality
-from correction.gate.stage import SessionRefused
+from correction.gate.sessions import SessionRefused
 from correction.models import CorrectionLog
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from agents.models import Agent, Channel
 from correction.config.settings import ConfigError, read_changes, resolve_config
-from correction.gate.stage import check_session
+from correction.gate.sessions import check_session
 
 SHORTEST = 2.0  # seconds in which a judge can answer; with less every draft would pass unjudged
 

@@ -316,9 +316,10 @@ def show_debate(out: Any, *, again: bool = False) -> None:
     Raises:
         LookupError: An example agent is missing.
     """
-    from agents.debates.debate import ask_rounds, play, start_debate
+    from agents.debates.debate import ask_rounds, play
     from agents.debates.models import Debate
     from agents.debates.report import exit_line, report, round_name, talking_lines
+    from agents.debates.starting import start_debate
 
     before = Debate.objects.filter(topic=DEBATE_TOPIC, channel__synthetic=True).order_by("-pk").first()
     if before is not None and not again:

@@ -30,7 +30,8 @@ from correction.costs import over_budget
 from correction.gate.actions import Action, action_of_message
 from correction.gate.check import check_action_quality, questions_of, questions_of_check
 from correction.gate.plan import CheckPlan, load_propositions, plan_check
-from correction.gate.stage import judges_in_batches, new_observation, write_attempt
+from correction.gate.sessions import write_attempt
+from correction.gate.stage import judges_in_batches, new_observation
 from correction.models import (
     CorrectionLog,
     GateDimensionResult,

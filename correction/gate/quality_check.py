@@ -49,7 +49,8 @@ from correction.gate.actions import Action, persona_of
 from correction.gate.check import check_action_quality
 from correction.gate.plan import plan_check
 from correction.gate.results import GateResult
-from correction.gate.stage import best_attempt, feedback, find_open_session, load_attempts, write_attempt
+from correction.gate.sessions import best_attempt, find_open_session, load_attempts, write_attempt
+from correction.gate.stage import feedback
 from correction.models import CorrectionLog, GateDimensionResult, GateSession, Outcome
 from evaluation.models import is_heuristic
 from evaluation.propositions.files import LoadedFile, dotted, in_words, location_of

@@ -19,7 +19,7 @@ from correction.gate.check import check_actions
 from correction.gate.plan import CheckPlan, plan_check
 from correction.gate.quality_check import CHANNEL_NAME, UNNAMED
 from correction.gate.results import GateResult
-from correction.gate.stage import load_attempts
+from correction.gate.sessions import load_attempts
 from correction.litellm.contract import Parameters
 from correction.litellm.replies import ReplySoFar, excerpt_of
 from correction.models import GateSession

@@ -22,7 +22,7 @@ from agents.transcripts.sampling import find_sampler, sample_messages
 from agents.transcripts.spans import said_last
 from agents.transcripts.store import Rights
 from correction.gate.quality_check import newest_version
-from correction.gate.stage import end_session, write_attempt
+from correction.gate.sessions import end_session, write_attempt
 from correction.litellm.checking import TOOL, CallContext, load_session
 from correction.litellm.models import GatedReply
 from correction.litellm.replies import ReplySoFar, StoredResult

@@ -20,7 +20,8 @@ from agents.turn.scripted import next_line
 from correction.gate.actions import persona_of
 from correction.gate.quality_check import newest_version
 from correction.gate.results import GateResult
-from correction.gate.stage import best_attempt, feedback, write_attempt
+from correction.gate.sessions import best_attempt, write_attempt
+from correction.gate.stage import feedback
 from correction.litellm.checking import ASSISTANT, TOOL, Checker, load_session
 from correction.litellm.contract import Parameters, Round
 from correction.litellm.models import GatedReply

@@ -41,7 +41,7 @@ def synthetic_logs(prefix: str = "") -> Q:
 class GateSession(models.Model):
     """The drafts of one message: whose they are, and how it ended. Made with its first attempt, and ended once.
 
-    `attempts` are those logged so far, oldest first, where `correction.gate.stage` loaded them.
+    `attempts` are those logged so far, oldest first, where `correction.gate.sessions` loaded them.
     """
 
     attempts: tuple[CorrectionLog, ...] = ()
@@ -118,7 +118,7 @@ class GateSession(models.Model):
 class CorrectionLog(models.Model):
     """One attempt at a message as the gate saw it. Never edited but for its outcome, when its session ends by it.
 
-    `results` are its dimensions, where it was just judged or `correction.gate.stage` loaded it.
+    `results` are its dimensions, where it was just judged or `correction.gate.sessions` loaded it.
     """
 
     results: tuple[GateDimensionResult, ...] = ()

@@ -155,8 +155,8 @@ def _debate_problems(debate: PlayedDebate) -> Iterator[ScenarioProblem]:
     if not apps.is_installed("agents.debates"):
         yield ScenarioProblem(("debate",), NO_DEBATES)
         return
-    from agents.debates.debate import DebateRefused, checked_settings
     from agents.debates.modes import mode_of
+    from agents.debates.starting import DebateRefused, checked_settings
 
     try:
         checked_settings(mode_of(debate.mode), debate.rounds, debate.settings)

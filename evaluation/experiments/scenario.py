@@ -113,7 +113,7 @@ class Measured(ScenarioModel):
 
 
 class PlayedDebate(ScenarioModel):
-    """An environment of the arm is a debate about what the facilitator says first. See `agents.debates.debate.start_debate`."""
+    """An environment of the arm is a debate about what the facilitator says first. See `agents.debates.starting.start_debate`."""
 
     mode: Slug
     rounds: Annotated[int, Field(ge=1, le=20)] = 3

@@ -243,7 +243,7 @@ def _debate_channel(
     Raises:
         ExperimentRefused: The debate cannot be started.
     """
-    from agents.debates.debate import DebateRefused, start_debate
+    from agents.debates.starting import DebateRefused, start_debate
 
     debate_asked = plan.arm.debate
     assert debate_asked is not None  # noqa: S101 (the caller's condition)

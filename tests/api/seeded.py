@@ -8,7 +8,8 @@ from django.contrib.auth.models import Group, User
 from django.core.management import call_command
 from django.utils import timezone
 
-from agents.debates.debate import ask_rounds, play, start_debate
+from agents.debates.debate import ask_rounds, play
+from agents.debates.starting import start_debate
 from agents.kit.models import owner_name
 from agents.models import Agent
 from correction.demo.demonstration import show_correction

@@ -45,7 +45,8 @@ def debating(url: str, server: Any, *, latency: float) -> Iterator[tuple[str, st
 
 def _played(agents: Any, mode: str, server: Any, latency: float) -> tuple[float, float, float]:
     """Play one debate; returns its time over the floor, its time, and the CPU time of our process."""
-    from agents.debates.debate import ask_rounds, play, start_debate
+    from agents.debates.debate import ask_rounds, play
+    from agents.debates.starting import start_debate
     from agents.kit.models import owner_name
 
     never: dict[str, Any] = {"consensus": None, "confidence": None, "convergence_rounds": None}

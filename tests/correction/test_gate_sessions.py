@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from agents.models import Message, Run
 from agents.turn.pipeline import pipeline
 from correction.gate.results import scores_of
-from correction.gate.stage import best_attempt, check_session
+from correction.gate.sessions import best_attempt, check_session
 from correction.models import CorrectionLog, GateDimensionResult
 from tests.correction.gating import DIMENSIONS, by_text, configure, gated, join, judge, logs, outcomes, send, turn_of
 from tests.factories import make_agent, make_channel

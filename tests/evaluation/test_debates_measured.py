@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from agents.debates.debate import start_debate
 from agents.debates.models import Debate
+from agents.debates.starting import start_debate
 from agents.models import Agent, Message
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.execute import capture

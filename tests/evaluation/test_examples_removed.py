@@ -9,8 +9,9 @@ import pytest
 from django.core.management import CommandError, call_command
 from pytest_django.plugin import DjangoDbBlocker
 
-from agents.debates.debate import add_message, start_debate
+from agents.debates.debate import add_message
 from agents.debates.models import Debate
+from agents.debates.starting import start_debate
 from agents.kit.models import LLMCall
 from agents.models import Agent, Channel, Message, Run
 from agents.seed import loader

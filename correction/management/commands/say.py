@@ -13,7 +13,7 @@ from agents.models import Channel
 from agents.models.conversations import UnknownAgent, find_agent
 from agents.turn.pipeline import SendResult
 from agents.turn.send_message import SendRefused, send_message
-from correction.gate.stage import check_session
+from correction.gate.sessions import check_session
 from correction.models import ObservedMessage, Outcome
 from evaluation.wording import judge_label
 

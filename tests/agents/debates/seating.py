@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from agents.debates.debate import start_debate
 from agents.debates.models import Debate, DebateTurn
+from agents.debates.starting import start_debate
 from agents.models import Agent, Message
 from agents.turn.pipeline import Turn, pipeline
 from agents.turn.prompt import Prompt, build_prompt, new_turn

@@ -7,8 +7,9 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from agents.debates.debate import ask_rounds, play, start_debate
+from agents.debates.debate import ask_rounds, play
 from agents.debates.models import Debate, DebateRound, DebateTurn
+from agents.debates.starting import start_debate
 from agents.kit.models import owner_name
 from agents.models import Agent, Message
 from tests.factories import make_agent

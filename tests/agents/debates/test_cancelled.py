@@ -11,9 +11,10 @@ import pytest
 from django.db import connection
 from pytest_django import Settings
 
-from agents.debates.debate import DebateRefused, add_message, ask_rounds, cancel, play, start_debate, work_one
+from agents.debates.debate import add_message, ask_rounds, cancel, play, work_one
 from agents.debates.models import Debate
 from agents.debates.report import as_markdown, report
+from agents.debates.starting import DebateRefused, start_debate
 from agents.kit.models import owner_name
 from agents.models import Message, Run
 from tests.agents.debates.seats import TOPIC, debated, played, seated

@@ -9,8 +9,8 @@ from pytest_django import Settings
 
 from agents.debates.answers import Answer
 from agents.debates.consensus import judge_consensus
-from agents.debates.debate import start_debate
 from agents.debates.models import Debate
+from agents.debates.starting import start_debate
 from agents.kit.models import LLMCall
 from tests.agents.debates.seats import TOPIC, Panel, debated, seated
 from tests.llm_server import LLMServer

@@ -11,11 +11,12 @@ from django.contrib.auth.models import User
 from django.db.models import ProtectedError
 from pytest_django import Settings
 
-from agents.debates.debate import DebateRefused, add_message, ask_rounds, play, start_debate, work_one
+from agents.debates.debate import add_message, ask_rounds, play, work_one
 from agents.debates.measures import Changes
 from agents.debates.models import Debate, DebateRound, DebateSeat, DebateTurn
 from agents.debates.modes import MODES
 from agents.debates.report import as_markdown, report
+from agents.debates.starting import DebateRefused, start_debate
 from agents.kit.models import LLMCall, owner_name
 from agents.models import Agent, Channel, ChannelMember, Message, Run
 from tests.agents.debates.seats import TOPIC, Panel, debated, played, record, seated

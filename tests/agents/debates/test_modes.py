@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from agents.debates.debate import start_debate
 from agents.debates.models import DebateSeat
 from agents.debates.modes import LAYERS, MODES, PERSPECTIVES, Context, Mode, mode_of, register
+from agents.debates.starting import start_debate
 from agents.models import Message
 from tests.agents.debates.seating import TOPIC, clerks
 from tests.agents.debates.seats import played

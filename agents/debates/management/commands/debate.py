@@ -11,7 +11,7 @@ import sentry_sdk
 from django.core.management.base import CommandError
 from rich.console import Console
 
-from agents.debates.debate import Progress, ask_rounds, play, silent_offline
+from agents.debates.debate import Progress, ask_rounds, play
 from agents.debates.measures import Vote
 from agents.debates.models import Debate, DebateRound, DebateTurn
 from agents.debates.modes import MODES
@@ -29,6 +29,7 @@ from agents.debates.report import (
     vote_line,
 )
 from agents.debates.request import DebateRequest, request_debate
+from agents.debates.starting import silent_offline
 from agents.kit.commands import (
     FAILED,
     STOPPED,
