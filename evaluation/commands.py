@@ -26,9 +26,10 @@ from agents.models.conversations import NO_AGENTS, UnknownAgent
 from evaluation.models import EvaluationRun, is_heuristic
 from evaluation.propositions.files import PropositionError
 from evaluation.runs.numbers import MOSTLY_TRUE, DimensionSummary, RunSummary, Spending, Used, sum_if_all_priced
-from evaluation.runs.planning import ENOUGH_MESSAGES, RunSpec, with_usable_files
+from evaluation.runs.planning import ENOUGH_MESSAGES, with_usable_files
 from evaluation.runs.request import AgentsRequest, trial_sentence
 from evaluation.runs.shares import with_share
+from evaluation.runs.spec import RunSpec
 from evaluation.runs.summary import pending_count, worst_judgement
 from evaluation.scorers.selection import tag_values, with_tags
 from evaluation.simulation.conversations import Simulation

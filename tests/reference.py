@@ -111,7 +111,8 @@ def api_page() -> str:
 
 def propositions_page() -> str:
     """The fields of a proposition file."""
-    from evaluation.propositions.schema import Cues, PropositionFile, PropositionSpec, Rule
+    from evaluation.propositions.rules import Rule
+    from evaluation.propositions.schema import Cues, PropositionFile, PropositionSpec
 
     parts = [
         "A proposition file is YAML. [Write propositions](../how-to/write-propositions.md) shows how to write one."

@@ -35,8 +35,8 @@ from evaluation.calibration.labels import draw_label_set, drawn_ids, key_of, sav
 from evaluation.change.over_time import look_for_drift
 from evaluation.models import EvaluationRun, EvaluationSchedule, EvaluationScore, Job
 from evaluation.runs.execute import execute
-from evaluation.runs.planning import RunSpec
 from evaluation.runs.schedules import fire_if_due, save_schedule
+from evaluation.runs.spec import RunSpec
 
 MEASURED_AGENTS = ("michael", "kelly")
 ANSWERING_AGENT = "pam"

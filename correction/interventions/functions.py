@@ -25,7 +25,7 @@ from agents.models import Agent, Channel, Message
 from agents.personas.persona import render_persona
 from correction.interventions.models import InterventionLog
 from evaluation.propositions.files import dotted, in_words, location_of
-from evaluation.propositions.schema import Phrase
+from evaluation.propositions.rules import Phrase
 
 LONGEST_WINDOW = 100  # messages
 

@@ -35,8 +35,9 @@ from evaluation.runs.estimate import (
     estimated,
 )
 from evaluation.runs.numbers import Spending
-from evaluation.runs.planning import ENOUGH_MESSAGES, RunSpec, has_little_speech
+from evaluation.runs.planning import ENOUGH_MESSAGES, has_little_speech
 from evaluation.runs.request import AUTO, SIMULATE, EvaluationRequest, Simulate, trial_sentence
+from evaluation.runs.spec import RunSpec
 from evaluation.simulation.conversations import why_not_simulated
 from evaluation.simulation.situations import Situation, load_situations
 

@@ -17,8 +17,9 @@ from evaluation.calibration.swap_test import SAMPLES, Pair, said_something, stor
 from evaluation.models import BY_MESSAGE, Dimension, EvaluationRun, Job, SwapHalf
 from evaluation.propositions.files import default_dimensions
 from evaluation.runs.failures import refusal
-from evaluation.runs.planning import RESUMABLE, RunSpec, prepare_run
+from evaluation.runs.planning import RESUMABLE, prepare_run
 from evaluation.runs.request import MOST_JUDGED, MOST_SAMPLES, AgentsRequest, Judge, refuse_judge
+from evaluation.runs.spec import RunSpec
 from evaluation.scorers.selection import NO_MESSAGE
 
 Status = Job.Status

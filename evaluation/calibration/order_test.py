@@ -14,7 +14,7 @@ from django.utils import timezone
 from evaluation.calibration.agreement import Figure, OrderShown, identity_of
 from evaluation.calibration.models import JudgeCalibration
 from evaluation.models import BY_MESSAGE, RULE_JUDGE, EvaluationRun, EvaluationScore, Method, SwapHalf
-from evaluation.runs.planning import RunSpec
+from evaluation.runs.spec import RunSpec
 from evaluation.statistics.bootstrap import Observation, bootstrap_difference
 
 LEAST_CONVERSATIONS = 5  # for an interval over conversations; with fewer it is over messages

@@ -19,7 +19,7 @@ from evaluation.calibration.models import JudgeCalibration
 from evaluation.judge.identity import JudgeIdentity
 from evaluation.models import BY_MESSAGE, EvaluationRun, EvaluationScore, SwapHalf
 from evaluation.runs.numbers import rounded
-from evaluation.runs.planning import RunSpec
+from evaluation.runs.spec import RunSpec
 from evaluation.runs.swaps import foils_in
 from evaluation.scorers.selection import messages_of_agent
 from evaluation.statistics.separation import Stratum, area_of

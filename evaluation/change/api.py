@@ -44,9 +44,9 @@ from evaluation.change.measurements import NotComparable
 from evaluation.change.models import Baseline, Change, DriftAlert
 from evaluation.judge.passport import Passport
 from evaluation.models import COUNTED, EvaluationRun
-from evaluation.runs.planning import RunSpec
 from evaluation.runs.request import CaptureRequest, request_evaluation
 from evaluation.runs.shares import NOTHING, Share, shares_of
+from evaluation.runs.spec import RunSpec
 from evaluation.statistics.difference import MARGIN, Verdict
 
 MOST_MARGIN = 9.0

@@ -40,8 +40,8 @@ from evaluation.models import EvaluationRun, is_heuristic
 from evaluation.runs.execute import Captured, capture
 from evaluation.runs.failures import refusal
 from evaluation.runs.numbers import RunSummary
-from evaluation.runs.planning import RunSpec
 from evaluation.runs.reuse import reusable
+from evaluation.runs.spec import RunSpec
 from evaluation.runs.summary import summarize
 from evaluation.statistics.difference import MARGIN
 

@@ -28,8 +28,8 @@ from evaluation.dimensions import BY_ONE_MESSAGE
 from evaluation.models import CHANNEL_DIMENSIONS, Dimension, EvaluationRun, EvaluationScore, Method, is_heuristic
 from evaluation.runs.failures import CALL_FAILED
 from evaluation.runs.numbers import RunSummary, window_statistics
-from evaluation.runs.planning import RunSpec
 from evaluation.runs.shares import COVERABLE
+from evaluation.runs.spec import RunSpec
 
 
 def promote(run: EvaluationRun, summary: RunSummary, *, only: Collection[str] | None = None) -> list[Baseline]:

@@ -63,7 +63,8 @@ from evaluation.runs.estimate import estimate_questions
 from evaluation.runs.failures import FAILURES
 from evaluation.runs.judging import OpenItem, questions, settle
 from evaluation.runs.numbers import Spending
-from evaluation.runs.planning import RunSpec, make_plan, new_run, subject_of
+from evaluation.runs.planning import make_plan, new_run, subject_of
+from evaluation.runs.spec import RunSpec
 from evaluation.scorers.subjects import ChannelSubject, Subject
 from evaluation.statistics.bootstrap import Observation
 from evaluation.statistics.change_point import level_of_one_look

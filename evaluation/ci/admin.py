@@ -20,7 +20,7 @@ from agents.kit.console.site import TextInput, add_pages, console_response
 from agents.models import Agent, Message
 from evaluation.ci.from_chat import BuildTest, NothingAsked, build_test
 from evaluation.drafting.sentences import phrases_in
-from evaluation.propositions.schema import Rule
+from evaluation.propositions.rules import Rule
 
 MOST_TYPED = 500  # characters
 

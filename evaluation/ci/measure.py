@@ -17,7 +17,7 @@ from evaluation.change.models import Baseline
 from evaluation.ci.results import AgentResult, Coverage
 from evaluation.models import OUT_OF_REACH, EvaluationRun, EvaluationScore, is_heuristic
 from evaluation.runs.execute import capture
-from evaluation.runs.planning import RunSpec
+from evaluation.runs.spec import RunSpec
 
 SITUATION = "situation:"  # how the cluster of an observation begins that is of a simulated situation
 MOST_NAMED = 20  # agents, in an error

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from agents.kit.text.patterns import Undecided, one_message
 from agents.models import Agent, Message
 from evaluation.drafting.trying import messages_said
-from evaluation.propositions.schema import Rule, check_rule
+from evaluation.propositions.rules import Rule, check_rule
 from evaluation.windows import parse_window
 
 MOST_COUNTED = 50

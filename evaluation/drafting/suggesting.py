@@ -34,7 +34,8 @@ from evaluation.drafting.editing import CannotSave, appended, as_file, decoded, 
 from evaluation.models import is_heuristic
 from evaluation.propositions.entries import free_id
 from evaluation.propositions.files import DEFAULT, LoadedFile, applying, in_words, load_all, location_of
-from evaluation.propositions.schema import AGENT_NAME, Proposition, PropositionFile, PropositionSpec, Rule
+from evaluation.propositions.rules import Rule
+from evaluation.propositions.schema import AGENT_NAME, Proposition, PropositionFile, PropositionSpec
 from evaluation.wording import spent_json
 
 PURPOSE = "drafting"

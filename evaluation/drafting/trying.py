@@ -26,7 +26,8 @@ from evaluation.judge.questions import Question, build_request
 from evaluation.judge.verdicts import MAX_SCORE, Verdict, unscored
 from evaluation.propositions.schema import Proposition
 from evaluation.runs.judging import settle
-from evaluation.runs.planning import MOST_REPEATS, OUTPUT_TOKENS_PER_CLAIM
+from evaluation.runs.planning import OUTPUT_TOKENS_PER_CLAIM
+from evaluation.runs.spec import MOST_REPEATS
 from evaluation.scorers import SCORERS
 from evaluation.scorers.subjects import Subject
 from evaluation.statistics.agreement import judge_noise

@@ -18,7 +18,8 @@ from evaluation.experiments.starting import ARM_TAG, BEFORE_TAG, MOST_JUDGED_BEF
 from evaluation.models import SIMULATION, EvaluationRun
 from evaluation.propositions.files import load_all
 from evaluation.runs.execute import execute
-from evaluation.runs.planning import Plan, RunSpec, create_run, make_plan
+from evaluation.runs.planning import Plan, create_run, make_plan
+from evaluation.runs.spec import RunSpec
 
 # Environments and evaluations that a person has to resume.
 STOPPED = (ExperimentEnvironment.Status.PAUSED_BUDGET, ExperimentEnvironment.Status.ERRORED)

@@ -18,7 +18,7 @@ from evaluation.experiments.problems import ExperimentRefused
 from evaluation.experiments.report import ExperimentReport, report
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.control import queue_run
-from evaluation.runs.planning import RunSpec
+from evaluation.runs.spec import RunSpec
 from evaluation.statistics.agreement import quadratic_weighted_kappa, spearman
 
 AGREEMENT_HEADS = ["Dimension", "Judges", ">Pairs", ">κ", "95 % interval", ">Spearman", "95 % interval "]

@@ -22,15 +22,8 @@ from agents.models import Agent
 from evaluation.dimensions import TAKES_RULES
 from evaluation.judge.verdicts import Verdict, parse_answers, trivial, verdict_by_rule, verdict_of_entry
 from evaluation.propositions.files import LoadedFile, load_all, propositions_for
-from evaluation.propositions.schema import (
-    PRECONDITIONS,
-    Cues,
-    Proposition,
-    Rule,
-    Target,
-    check_rule,
-    rule_while_growing,
-)
+from evaluation.propositions.rules import Rule, check_rule, rule_while_growing
+from evaluation.propositions.schema import PRECONDITIONS, Cues, Proposition, Target
 from evaluation.scorers.fluency import repetition_value
 
 NEEDS_JUDGE = "needs an LLM judge: the claim lists no cues for the offline one"

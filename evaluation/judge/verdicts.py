@@ -13,7 +13,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from agents.kit.llm import InvalidAnswer
 from agents.kit.text.patterns import Undecided, one_message
 from evaluation.models import OUT_OF_REACH, RULE_JUDGE, Method
-from evaluation.propositions.schema import CHECKS, Proposition, Rule, check_rule
+from evaluation.propositions.rules import CHECKS, Rule, check_rule
+from evaluation.propositions.schema import Proposition
 
 MIN_SCORE = 0
 MAX_SCORE = 9

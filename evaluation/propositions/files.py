@@ -18,15 +18,8 @@ from pydantic import BaseModel, ValidationError
 from agents.models import Agent
 from agents.seed import example_slugs
 from evaluation.dimensions import TAKES_RULES, Dimension
-from evaluation.propositions.schema import (
-    Cues,
-    Proposition,
-    PropositionFile,
-    PropositionSpec,
-    Rule,
-    SpecProblems,
-    resolve,
-)
+from evaluation.propositions.rules import Rule
+from evaluation.propositions.schema import Cues, Proposition, PropositionFile, PropositionSpec, SpecProblems, resolve
 
 
 class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # both are safe; the C one is ten times faster

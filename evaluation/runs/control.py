@@ -17,8 +17,9 @@ from agents.kit.work.batches import request_cancel
 from agents.kit.work.queues import wake_workers
 from evaluation.models import ChannelShare, EvaluationRun, EvaluationScore
 from evaluation.runs.failures import CALL_FAILED, reopen_failed
-from evaluation.runs.planning import RESUMABLE, PreparedRun, RunSpec, has_little_speech, prepare_run
+from evaluation.runs.planning import RESUMABLE, PreparedRun, has_little_speech, prepare_run
 from evaluation.runs.shares import NOTHING, Share, share_counts, total
+from evaluation.runs.spec import RunSpec
 from evaluation.runs.summary import waiting_words
 from evaluation.simulation.conversations import why_not_simulated
 

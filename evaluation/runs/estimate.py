@@ -27,7 +27,6 @@ from evaluation.runs.numbers import Spending, Usd, sum_if_all_priced
 from evaluation.runs.planning import (
     AnswerLength,
     Plan,
-    RunSpec,
     answer_length,
     channel_specs,
     make_plan,
@@ -36,6 +35,7 @@ from evaluation.runs.planning import (
     subject_of,
 )
 from evaluation.runs.simulating import simulation_spec
+from evaluation.runs.spec import RunSpec
 from evaluation.scorers import SCORERS, ReadsAhead, ideas_quantity
 from evaluation.scorers.reading import Ends, read_plain_messages
 from evaluation.scorers.subjects import ChannelSubject, Item, Subject

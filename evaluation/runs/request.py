@@ -28,7 +28,8 @@ from evaluation.judge.examples import NoExamples, find_examples, newest_examples
 from evaluation.models import CHANNEL_DIMENSIONS, Dimension, Method, procedure_name
 from evaluation.propositions.files import YamlProblems, default_dimensions
 from evaluation.runs.control import is_judge_allowed, judges_offered, queue_run
-from evaluation.runs.planning import ENOUGH_MESSAGES, MOST_REPEATS, PreparedRun, RunSpec
+from evaluation.runs.planning import ENOUGH_MESSAGES, PreparedRun
+from evaluation.runs.spec import MOST_REPEATS, RunSpec
 from evaluation.scorers.selection import ALLOWED_BINS, DEFAULT_BINS, Bin, parse_bins
 from evaluation.simulation.situations import Situation, load_situations
 from evaluation.windows import ALLOWED, BEFORE, MessageWindow, parse_history, parse_window

@@ -7,7 +7,8 @@ from django.db.models import QuerySet
 from agents.models import Message
 from evaluation.models import EvaluationRun
 from evaluation.runs.failures import failed_call
-from evaluation.runs.planning import RunSpec, make_plan
+from evaluation.runs.planning import make_plan
+from evaluation.runs.spec import RunSpec
 from evaluation.scorers.selection import synthetic_only
 
 

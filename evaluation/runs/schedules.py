@@ -21,7 +21,8 @@ from agents.kit.work.queues import wake_workers
 from agents.models import Agent
 from evaluation.models import EvaluationRun, EvaluationSchedule
 from evaluation.propositions.files import PropositionError, default_dimensions
-from evaluation.runs.planning import PreparedChannel, RunSpec, prepare_run
+from evaluation.runs.planning import PreparedChannel, prepare_run
+from evaluation.runs.spec import RunSpec
 from evaluation.windows import parse_window
 
 log = logging.getLogger("evaluation.runs.schedules")

@@ -13,7 +13,8 @@ from agents.kit.work.queues import carry_out
 from evaluation.budget import why_over_budget
 from evaluation.models import SIMULATION, EvaluationRun
 from evaluation.propositions.files import PropositionError
-from evaluation.runs.planning import MOST_SAMPLES, RunSpec, has_little_speech, plan_later
+from evaluation.runs.planning import has_little_speech, plan_later
+from evaluation.runs.spec import MOST_SAMPLES, RunSpec
 from evaluation.simulation.conversations import Simulation, actor_of, simulate
 from evaluation.simulation.situations import Situation, load_situations
 from evaluation.windows import BEFORE, MessageWindow, parse_history, parse_window

@@ -18,7 +18,7 @@ from evaluation.calibration.labels import save_label
 from evaluation.change.models import DriftAlert
 from evaluation.models import EvaluationSchedule, EvaluationScore
 from evaluation.runs.execute import capture
-from evaluation.runs.planning import RunSpec
+from evaluation.runs.spec import RunSpec
 from tests.evaluation.judged import make_run, make_score
 
 

@@ -24,7 +24,7 @@ def capturing(url: str, server: Any, *, latency: float, repeats: int = 3) -> Ite
     from agents.models import Agent
     from evaluation.runs.estimate import estimate_before, estimated
     from evaluation.runs.execute import capture
-    from evaluation.runs.planning import RunSpec
+    from evaluation.runs.spec import RunSpec
     from evaluation.runs.summary import spent_on
 
     call_command("seed", stdout=io.StringIO())

@@ -109,7 +109,7 @@ def long_channel(server: Any) -> tuple[str, str, str]:
     from agents.models import Agent, Channel, Message
     from agents.personas.persona import save_persona
     from evaluation.runs.execute import capture
-    from evaluation.runs.planning import RunSpec
+    from evaluation.runs.spec import RunSpec
     from evaluation.runs.summary import spent_on
 
     agents = [Agent(slug=f"long-{n}", display_name=f"Long {n}") for n in range(SPEAKERS)]

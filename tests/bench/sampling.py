@@ -87,7 +87,8 @@ def _capture(samples: int) -> tuple[float, float, float]:
     """Mean calls, input tokens and claims of evaluating an example agent by `samples` of its messages."""
     from agents.models import Agent
     from evaluation.runs.estimate import estimate
-    from evaluation.runs.planning import OUTPUT_TOKENS_PER_CLAIM, RunSpec
+    from evaluation.runs.planning import OUTPUT_TOKENS_PER_CLAIM
+    from evaluation.runs.spec import RunSpec
 
     agents = list(Agent.objects.filter(is_active=True))
     found = [

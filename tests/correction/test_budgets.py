@@ -23,7 +23,8 @@ from correction.config.settings import resolve_config
 from correction.costs import BudgetDay, budgets_today, evaluation_over_budget, over_budget, spent_today
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.execute import execute, work_one
-from evaluation.runs.planning import RunSpec, prepare_run
+from evaluation.runs.planning import prepare_run
+from evaluation.runs.spec import RunSpec
 from tests.correction.ledger import call, price
 from tests.declaring import declare
 from tests.evaluation.channel_cast import gather

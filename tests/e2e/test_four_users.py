@@ -26,7 +26,7 @@ from evaluation.experiments.models import Experiment
 from evaluation.experiments.play import play
 from evaluation.experiments.starting import start_experiment
 from evaluation.runs.execute import capture
-from evaluation.runs.planning import RunSpec
+from evaluation.runs.spec import RunSpec
 from tests.console import list_of
 from tests.e2e.conftest import Visitor
 from tests.evaluation.experiments.playing import scenario

@@ -6,7 +6,7 @@ from typing import Any
 
 from agents.models import Agent
 from evaluation.runs.execute import capture
-from evaluation.runs.planning import RunSpec
+from evaluation.runs.spec import RunSpec
 from tests.evaluation.conversing import DRY, LEARNED, LOUD, converse, in_turn
 from tests.evaluation.judging import answers, prompt_of
 from tests.factories import make_channel

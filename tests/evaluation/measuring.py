@@ -13,7 +13,7 @@ from evaluation.propositions.files import default_dimensions
 from evaluation.runs.control import queue_run
 from evaluation.runs.execute import Captured, capture
 from evaluation.runs.numbers import RunSummary
-from evaluation.runs.planning import RunSpec
+from evaluation.runs.spec import RunSpec
 from tests.evaluation.conftest import PropositionFolder
 from tests.factories import speaking
 

@@ -12,7 +12,7 @@ import pytest
 
 from agents.models import Message
 from evaluation.models import EvaluationScore
-from evaluation.runs.planning import RunSpec
+from evaluation.runs.spec import RunSpec
 from evaluation.runs.summary import spent_on
 from evaluation.windows import MessageWindow
 from tests.evaluation.conftest import PropositionFolder

@@ -14,7 +14,8 @@ from agents.kit.bulk import insert_values, update_rows
 from agents.models import Agent
 from evaluation.judge.asking import GIVE_UP_AFTER, JudgeHealth
 from evaluation.models import EvaluationRun, EvaluationScore
-from evaluation.runs.planning import PreparedChannel, RunSpec, prepare_run
+from evaluation.runs.planning import PreparedChannel, prepare_run
+from evaluation.runs.spec import RunSpec
 from tests import zygote
 from tests.evaluation.conversing import diverse
 from tests.evaluation.judged import make_run, make_score

@@ -13,7 +13,7 @@ from django.test import Client
 from agents.models import Agent
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.execute import capture
-from evaluation.runs.planning import RunSpec
+from evaluation.runs.spec import RunSpec
 from tests.evaluation.channel_cast import captured, gather
 from tests.factories import MONDAY, make_agent, make_channel, talk
 from tests.llm_server import LLMServer

@@ -10,7 +10,8 @@ from agents.models import Agent
 from evaluation.change.models import Baseline
 from evaluation.models import ChannelShare, EvaluationRun
 from evaluation.runs.execute import execute, work_one
-from evaluation.runs.planning import RunSpec, prepare_run
+from evaluation.runs.planning import prepare_run
+from evaluation.runs.spec import RunSpec
 from evaluation.runs.summary import channels_of, summarize
 from tests.evaluation.channel_cast import ALL_FIVE, captured, gather
 from tests.evaluation.conversing import diverse

@@ -8,7 +8,8 @@ import pytest
 
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.execute import execute
-from evaluation.runs.planning import RunSpec, prepare_run
+from evaluation.runs.planning import prepare_run
+from evaluation.runs.spec import RunSpec
 from evaluation.windows import parse_window
 from tests.evaluation.pairing import before_and_now, consistency, pairs
 from tests.factories import MONDAY, make_agent, make_channel, say, speaking, talk

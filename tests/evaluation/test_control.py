@@ -12,7 +12,8 @@ from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs import judging
 from evaluation.runs.control import NotPossible, Progress, cancel_run, progress_of, queue_run, resume_run
 from evaluation.runs.execute import execute, work_one
-from evaluation.runs.planning import RunSpec, prepare_run
+from evaluation.runs.planning import prepare_run
+from evaluation.runs.spec import RunSpec
 from tests.evaluation.conversing import DRY, LOUD, converse, in_turn
 from tests.evaluation.judging import answers, tail_of
 from tests.evaluation.measuring import spec, statuses

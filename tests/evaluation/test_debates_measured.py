@@ -9,7 +9,8 @@ from agents.debates.starting import start_debate
 from agents.models import Agent, Message
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.execute import capture
-from evaluation.runs.planning import RunSpec, has_little_speech
+from evaluation.runs.planning import has_little_speech
+from evaluation.runs.spec import RunSpec
 from evaluation.scorers.selection import messages_of_agent, positions_of
 from evaluation.windows import MessageWindow
 from tests.agents.debates.seats import TOPIC, played, seated

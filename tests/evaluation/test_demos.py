@@ -12,7 +12,7 @@ from agents.models import Agent
 from agents.seed import loader
 from evaluation.change.choosing import compare_to_baseline
 from evaluation.runs.execute import capture
-from evaluation.runs.planning import RunSpec
+from evaluation.runs.spec import RunSpec
 from evaluation.runs.summary import worst_judgement
 from tests.evaluation.measuring import by_tag, evaluate_agent
 

@@ -22,7 +22,7 @@ from correction.models import AgentEvaluationConfig, CorrectionLog
 from evaluation.change.models import Baseline
 from evaluation.models import EvaluationRun, EvaluationSchedule, EvaluationScore
 from evaluation.runs.execute import capture
-from evaluation.runs.planning import RunSpec
+from evaluation.runs.spec import RunSpec
 from tests.console import superuser
 from tests.correction.interventions.steering import row as intervention_row
 from tests.factories import MONDAY, make_agent, make_channel, say, talk

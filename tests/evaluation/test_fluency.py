@@ -11,7 +11,7 @@ from agents.models import Agent
 from evaluation.models import EvaluationScore
 from evaluation.runs.execute import capture
 from evaluation.runs.numbers import DimensionSummary
-from evaluation.runs.planning import RunSpec
+from evaluation.runs.spec import RunSpec
 from tests.evaluation.judging import answers, claims_of, entry, prompt_of
 from tests.factories import make_agent, make_channel, speaking, talk
 from tests.llm_server import LLMServer

@@ -8,7 +8,8 @@ from pytest_django import Settings
 from evaluation.models import EvaluationScore, IdeaPart
 from evaluation.runs.execute import execute
 from evaluation.runs.ideas import distinct_ideas
-from evaluation.runs.planning import RunSpec, prepare_run
+from evaluation.runs.planning import prepare_run
+from evaluation.runs.spec import RunSpec
 from tests.evaluation.brainstorming import brainstorm, lister
 from tests.evaluation.conversing import ideas
 from tests.evaluation.judging import prompt_of

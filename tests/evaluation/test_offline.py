@@ -18,7 +18,8 @@ from agents.swarm.guards import agent_rules, refusal
 from evaluation.judge.asking import score_proposition
 from evaluation.judge.offline import check_draft
 from evaluation.judge.verdicts import Verdict
-from evaluation.propositions.schema import GUARDED, Cues
+from evaluation.propositions.rules import GUARDED
+from evaluation.propositions.schema import Cues
 from evaluation.scorers.context import Context, Event, Window
 from evaluation.scorers.fluency import repetition_value
 from tests.evaluation.conftest import PropositionFolder

@@ -17,7 +17,8 @@ from agents.personas.persona import upsert_agent
 from agents.personas.reader import import_agents
 from agents.seed import loader
 from correction.interventions.nudges import NudgeType, load_nudges, nudge_text
-from evaluation.runs.planning import RunSpec, make_plan
+from evaluation.runs.planning import make_plan
+from evaluation.runs.spec import RunSpec
 from tests.api_client import program
 from tests.console import plain, read, superuser
 from tests.correction.gating import configure, join, logs, send

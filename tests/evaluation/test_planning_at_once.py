@@ -12,7 +12,7 @@ from agents.models import Agent, Channel, Message
 from agents.turn.send_message import send_message
 from evaluation.models import EvaluationRun
 from evaluation.runs.control import queue_run
-from evaluation.runs.planning import RunSpec
+from evaluation.runs.spec import RunSpec
 from tests.agents.turn.playing import join
 from tests.evaluation.conftest import PropositionFolder
 from tests.factories import make_agent, make_channel, talk

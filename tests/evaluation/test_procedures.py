@@ -16,7 +16,7 @@ from evaluation.change.models import Baseline
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.propositions.schema import PRECONDITIONS
 from evaluation.runs.execute import capture
-from evaluation.runs.planning import RunSpec
+from evaluation.runs.spec import RunSpec
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers, claims_of, entry, prompt_of, tail_of
 from tests.evaluation.measuring import evaluate_agent, measured, three_kinds

@@ -13,7 +13,7 @@ from pytest_django import Settings
 from agents.models import Agent
 from evaluation.models import EvaluationRun
 from evaluation.runs.execute import capture, work_one
-from evaluation.runs.planning import RunSpec
+from evaluation.runs.spec import RunSpec
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.conversing import DRY, LOUD, diverse
 from tests.evaluation.judging import prompt_of

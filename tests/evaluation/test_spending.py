@@ -16,7 +16,8 @@ from agents.models import Agent
 from correction.costs import GROUPINGS, get_cost_summary
 from evaluation.runs.estimate import estimate, estimate_before, estimated
 from evaluation.runs.execute import capture
-from evaluation.runs.planning import AnswerLength, RunSpec
+from evaluation.runs.planning import AnswerLength
+from evaluation.runs.spec import RunSpec
 from evaluation.runs.summary import spent_on
 from tests.evaluation.conversing import diverse
 from tests.evaluation.judging import prompt_of

@@ -52,9 +52,10 @@ from evaluation.change.stored import current_changes
 from evaluation.models import COUNTED, EvaluationRun, EvaluationScore
 from evaluation.propositions.files import PropositionError, default_dimensions
 from evaluation.runs.control import queue_run
-from evaluation.runs.planning import ENOUGH_MESSAGES, RunSpec
+from evaluation.runs.planning import ENOUGH_MESSAGES
 from evaluation.runs.request import request_evaluation
 from evaluation.runs.shares import Share, shares_of
+from evaluation.runs.spec import RunSpec
 
 BASELINE_HEADINGS = ("Dimension", "Score", "Judge", "Captured", "Evaluation")
 # As many as three judges leave in each dimension.

@@ -59,7 +59,8 @@ from evaluation.propositions.files import (
     own_agents_like_examples,
     propositions_for,
 )
-from evaluation.propositions.schema import AGENT_NAME, Proposition, Rule
+from evaluation.propositions.rules import Rule
+from evaluation.propositions.schema import AGENT_NAME, Proposition
 from evaluation.propositions.traits import FROM_A_TRAIT, with_traits
 from evaluation.windows import parse_window
 

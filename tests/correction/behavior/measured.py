@@ -20,7 +20,7 @@ from evaluation.change.choosing import compare_to_baseline
 from evaluation.change.comparison import Comparison
 from evaluation.models import EvaluationRun
 from evaluation.runs.execute import capture
-from evaluation.runs.planning import RunSpec
+from evaluation.runs.spec import RunSpec
 from tests.correction.behavior.asking import dm_with, judge
 from tests.evaluation.judging import answers, prompt_of
 from tests.factories import say

@@ -16,7 +16,8 @@ from correction.interventions import (
     PropositionalPrecondition,
     TextualPrecondition,
 )
-from evaluation.propositions.schema import Proposition, Rule
+from evaluation.propositions.rules import Rule
+from evaluation.propositions.schema import Proposition
 from tests.correction.interventions.steering import always, chatter, dormant, guidance, logs, looked_at
 from tests.evaluation.judging import answers, claims_of, entry, prompt_of
 from tests.factories import make_agent, say

@@ -22,7 +22,7 @@ from correction.gate.statistics import get_gate_statistics
 from correction.litellm.ending import work_one
 from correction.litellm.models import GatedReply
 from correction.models import GateSession
-from evaluation.propositions.schema import Rule, rule_while_growing
+from evaluation.propositions.rules import Rule, rule_while_growing
 from tests.api_client import Program, refused
 from tests.correction.gating import by_text, configure, gated, logs, outcomes, statements, team_file
 from tests.correction.litellm.gateway import ASKED, ROUTE, Ended, asked_judge, call, chunks_of, end_replies, judging

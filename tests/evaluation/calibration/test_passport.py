@@ -28,8 +28,8 @@ from evaluation.jobs import work_one as work_one_job
 from evaluation.models import EvaluationRun, Job
 from evaluation.runs.execute import capture
 from evaluation.runs.execute import work_one as work_one_run
-from evaluation.runs.planning import RunSpec
 from evaluation.runs.schedules import work_one as work_one_schedule
+from evaluation.runs.spec import RunSpec
 from tests.console import page_of, read, signed_in, staff, superuser
 from tests.evaluation.calibration.labelled import KEY, judgements, label_all
 from tests.evaluation.change.drift.scheduling import make_schedule, measured_day

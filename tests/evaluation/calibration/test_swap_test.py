@@ -28,7 +28,8 @@ from evaluation.dimensions import BY_MESSAGE
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.control import queue_run
 from evaluation.runs.execute import capture, work_one
-from evaluation.runs.planning import RunSpec, propositions_asked, subject_of
+from evaluation.runs.planning import propositions_asked, subject_of
+from evaluation.runs.spec import RunSpec
 from evaluation.scorers import SCORERS
 from evaluation.scorers.foils import load_foils
 from tests.console import page_of, plain, read

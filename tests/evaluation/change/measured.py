@@ -15,7 +15,7 @@ from evaluation.change.overview import AgentDrift, drift_overview
 from evaluation.change.stored import refresh_changes, store_ended
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.execute import capture as captured
-from evaluation.runs.planning import RunSpec
+from evaluation.runs.spec import RunSpec
 from tests.evaluation.judged import LLM, make_baseline, make_run, make_score
 from tests.evaluation.judging import answers
 from tests.factories import MONDAY, make_channel, talk

@@ -16,7 +16,7 @@ from evaluation.change.models import Baseline
 from evaluation.models import EvaluationRun
 from evaluation.runs.control import cancel_run, queue_run, resume_run
 from evaluation.runs.execute import Captured, capture, existing, work_one
-from evaluation.runs.planning import RunSpec
+from evaluation.runs.spec import RunSpec
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers
 from tests.factories import make_agent, talk

@@ -12,7 +12,8 @@ from pytest_django import Settings
 from agents.models import Agent
 from evaluation.change.models import Baseline
 from evaluation.models import EvaluationRun
-from evaluation.runs.planning import RunSpec, prepare_run
+from evaluation.runs.planning import prepare_run
+from evaluation.runs.spec import RunSpec
 from tests.evaluation.capturing import command, refused, two_agents
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers

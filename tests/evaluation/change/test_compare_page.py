@@ -22,7 +22,7 @@ from agents.seed import loader
 from evaluation.change.sentences import channel_predicate, predicate_of
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.execute import capture
-from evaluation.runs.planning import RunSpec
+from evaluation.runs.spec import RunSpec
 from tests.console import HOSTILE, list_of, page_of, plain, queries, read, signed_in, staff, viewer
 from tests.evaluation.ci.building import own_bot
 from tests.evaluation.conftest import PropositionFolder

@@ -18,8 +18,8 @@ from evaluation.change.overview import AgentDrift, drift_overview
 from evaluation.change.sentences import sentence_of
 from evaluation.models import EvaluationRun, EvaluationSchedule
 from evaluation.runs.execute import capture, work_one
-from evaluation.runs.planning import RunSpec
 from evaluation.runs.schedules import fire_now
+from evaluation.runs.spec import RunSpec
 from tests.agents.test_admin_home import HOME
 from tests.console import plain, read
 from tests.evaluation.change.measured import judge, run_of

@@ -17,8 +17,8 @@ from evaluation.change.measurement_files import UnreadableFile, as_json, measure
 from evaluation.change.measurements import Measurement, NotComparable, measurement_of
 from evaluation.runs.execute import capture
 from evaluation.runs.numbers import RunSummary
-from evaluation.runs.planning import RunSpec
 from evaluation.runs.shares import Share, percent
+from evaluation.runs.spec import RunSpec
 from evaluation.statistics.bootstrap import Observation
 from tests.evaluation.change.samples import LLM, measurement, only, run_json
 from tests.evaluation.ci.building import own_bot

@@ -20,7 +20,8 @@ from evaluation.change.measurements import measurement_of
 from evaluation.change.position import position_profile
 from evaluation.change.series import standard_error
 from evaluation.models import EvaluationRun, EvaluationScore
-from evaluation.runs.planning import RunSpec, prepare_run
+from evaluation.runs.planning import prepare_run
+from evaluation.runs.spec import RunSpec
 from evaluation.runs.summary import summarize
 from evaluation.statistics.bootstrap import Interval, Observation, bootstrap_difference, bootstrap_mean
 from evaluation.statistics.difference import decide, difference_p, error_of, weighted_mean

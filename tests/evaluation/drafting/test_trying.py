@@ -12,7 +12,7 @@ from agents.kit.models import LLMCall, ModelPrice
 from agents.models import Agent
 from evaluation.drafting.trying import Trial, try_proposition
 from evaluation.models import EvaluationRun, EvaluationScore
-from evaluation.propositions.schema import Rule
+from evaluation.propositions.rules import Rule
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.drafting.proposing import document, run
 from tests.evaluation.judging import claim, entry, tail_of

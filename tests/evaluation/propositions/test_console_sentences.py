@@ -12,7 +12,8 @@ from agents.admin.transcript import transcript_url
 from evaluation.drafting.admin.propositions import propositions_url
 from evaluation.drafting.sentences import BY_NAME, NotFilledIn, Sentence, sentence_in
 from evaluation.propositions.files import load_file
-from evaluation.propositions.schema import AGENT_NAME, Rule, check_rule
+from evaluation.propositions.rules import Rule, check_rule
+from evaluation.propositions.schema import AGENT_NAME
 from tests.console import HOSTILE, plain, queries, read, signed_in, staff
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.drafting.proposing import make_ada

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from evaluation.judge.verdicts import verdict_by_rule
 from evaluation.models import RULE_JUDGE
-from evaluation.propositions.schema import Rule, check_rule
+from evaluation.propositions.rules import Rule, check_rule
 
 
 def broken(text: str, **checks: Any) -> list[str]:

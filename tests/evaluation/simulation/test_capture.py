@@ -15,8 +15,8 @@ from agents.models import Agent, Channel, Run
 from evaluation.change.models import Baseline
 from evaluation.models import EvaluationRun
 from evaluation.runs.execute import capture
-from evaluation.runs.planning import RunSpec
 from evaluation.runs.simulating import simulation_spec
+from evaluation.runs.spec import RunSpec
 from evaluation.simulation.situations import load_situations
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers

@@ -16,8 +16,8 @@ from evaluation.change.measurement_files import as_json
 from evaluation.models import EvaluationScore
 from evaluation.runs.execute import capture
 from evaluation.runs.numbers import RunSummary
-from evaluation.runs.planning import RunSpec
 from evaluation.runs.simulating import simulation_spec
+from evaluation.runs.spec import RunSpec
 from evaluation.simulation.conversations import Simulation
 from evaluation.windows import parse_window
 from tests.evaluation.conftest import PropositionFolder

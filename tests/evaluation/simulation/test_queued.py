@@ -15,7 +15,7 @@ from evaluation.change.models import Baseline
 from evaluation.models import EvaluationRun
 from evaluation.runs.control import cancel_run, resume_run
 from evaluation.runs.execute import work_one
-from evaluation.runs.planning import RunSpec
+from evaluation.runs.spec import RunSpec
 from evaluation.simulation.situations import load_situations
 from tests.api_client import BASELINES, RUNS, program, refused
 from tests.console import list_of, page_of, plain, read, signed_in, superuser

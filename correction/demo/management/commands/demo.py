@@ -30,7 +30,7 @@ from evaluation.commands import ProgressBar
 from evaluation.models import is_heuristic
 from evaluation.runs.estimate import estimate
 from evaluation.runs.execute import Captured, capture, existing
-from evaluation.runs.planning import RunSpec
+from evaluation.runs.spec import RunSpec
 from evaluation.wording import judge_label
 
 SCENES: dict[str, tuple[str, Callable[..., None]]] = {  # the app that it shows, and the function

@@ -43,8 +43,8 @@ from evaluation.runs.estimate import estimate_all, estimated
 from evaluation.runs.execute import capture
 from evaluation.runs.failures import refusal
 from evaluation.runs.numbers import Spending, Used
-from evaluation.runs.planning import RunSpec
 from evaluation.runs.reuse import reusable
+from evaluation.runs.spec import RunSpec
 from evaluation.runs.summary import spending_json, spent_on
 from evaluation.scorers.selection import NO_MESSAGE
 from evaluation.statistics.difference import MARGIN

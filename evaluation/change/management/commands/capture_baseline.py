@@ -47,9 +47,10 @@ from evaluation.runs.estimate import (
 )
 from evaluation.runs.execute import Captured, capture
 from evaluation.runs.failures import refusal
-from evaluation.runs.planning import ENOUGH_MESSAGES, RunSpec, has_little_speech
+from evaluation.runs.planning import ENOUGH_MESSAGES, has_little_speech
 from evaluation.runs.request import AgentsRequest
 from evaluation.runs.simulating import simulate_specs
+from evaluation.runs.spec import RunSpec
 from evaluation.runs.summary import spending_json, spent_on
 from evaluation.scorers.selection import NO_MESSAGE
 from evaluation.simulation.conversations import Simulation, simulations_json, why_not_simulated

@@ -52,8 +52,8 @@ from evaluation.commands import (
 from evaluation.dimensions import DEFAULT_DIMENSIONS
 from evaluation.judge.passport import Passport
 from evaluation.models import CHANNEL_DIMENSIONS, EvaluationRun, is_heuristic
-from evaluation.runs.planning import RunSpec
 from evaluation.runs.shares import Share, percent, words_or_share
+from evaluation.runs.spec import RunSpec
 from evaluation.scorers import SCORERS
 from evaluation.windows import ALLOWED, parse_window
 from evaluation.wording import heading_of, judge_label

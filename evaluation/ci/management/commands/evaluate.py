@@ -56,9 +56,9 @@ from evaluation.runs.estimate import (
     estimated,
 )
 from evaluation.runs.failures import refusal
-from evaluation.runs.planning import RunSpec
 from evaluation.runs.request import AgentsRequest
 from evaluation.runs.simulating import simulate_specs
+from evaluation.runs.spec import RunSpec
 from evaluation.simulation.conversations import Simulation
 from evaluation.statistics.difference import MARGIN
 

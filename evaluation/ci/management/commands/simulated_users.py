@@ -37,7 +37,7 @@ from evaluation.commands import ProgressBar, check_writable, measuring, write_te
 from evaluation.models import Dimension, EvaluationRun, is_heuristic
 from evaluation.runs.execute import capture
 from evaluation.runs.failures import refusal
-from evaluation.runs.planning import MOST_SAMPLES, RunSpec
+from evaluation.runs.spec import MOST_SAMPLES, RunSpec
 from evaluation.wording import judge_label
 
 ENDINGS = (".json", ".jsonl")

@@ -18,7 +18,8 @@ from agents.models import Agent, Message, Run
 from correction.models import ObservedMessage
 from evaluation.models import EvaluationRun
 from evaluation.runs.execute import work_one
-from evaluation.runs.planning import RunSpec, create_run, make_plan
+from evaluation.runs.planning import create_run, make_plan
+from evaluation.runs.spec import RunSpec
 from tests.factories import make_agent, make_channel, say, talk
 
 pytestmark = pytest.mark.django_db

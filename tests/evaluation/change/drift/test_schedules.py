@@ -16,8 +16,9 @@ from agents.kit.work.tasks import work
 from agents.models import Agent
 from evaluation.models import EvaluationRun, EvaluationSchedule
 from evaluation.runs import schedules
-from evaluation.runs.planning import RunSpec, prepare_run
+from evaluation.runs.planning import prepare_run
 from evaluation.runs.schedules import fire_if_due, fire_now
+from evaluation.runs.spec import RunSpec
 from tests.evaluation.change.drift.scheduling import DAY, make_schedule
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers

@@ -29,8 +29,9 @@ from evaluation.change.overview import drift_overview
 from evaluation.change.sentinel import accept, estimate_check, items_of
 from evaluation.change.series import series_of
 from evaluation.models import EvaluationRun, EvaluationSchedule
-from evaluation.runs.planning import RunSpec, make_plan, new_run
+from evaluation.runs.planning import make_plan, new_run
 from evaluation.runs.schedules import fire_if_due, fire_now
+from evaluation.runs.spec import RunSpec
 from evaluation.windows import parse_window
 from tests.console import page_of, plain, read, signed_in, superuser, viewer
 from tests.evaluation.change.drift.scheduling import DAY, make_schedule

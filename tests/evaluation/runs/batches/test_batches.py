@@ -129,7 +129,7 @@ def test_a_double_check_takes_a_second_batch(ada: Agent, server: BatchServer) ->
 def test_ideas_are_counted_in_batches(server: BatchServer, propositions) -> None:  # type: ignore[no-untyped-def]
     from evaluation.runs.control import queue_run
     from evaluation.runs.execute import work_one
-    from evaluation.runs.planning import RunSpec
+    from evaluation.runs.spec import RunSpec
     from tests.factories import make_agent, make_channel, talk
 
     propositions.write(

@@ -10,7 +10,7 @@ from agents.models import Agent
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.control import queue_run
 from evaluation.runs.execute import work_one
-from evaluation.runs.planning import RunSpec
+from evaluation.runs.spec import RunSpec
 
 OWNER = "test"
 
