@@ -1,5 +1,5 @@
-"""Evaluations. `request` is what is asked for, `spec` the same as a value; commands, pages and routes are made from it. `planning` makes a run
-of it: with a pending row for each judgement, or the unfinished one to resume.
+"""Evaluations. `request` is what is asked for; commands, pages and routes are made from it. `spec` is the same as a value, and `planning`
+makes a run of it: with a pending row for each judgement, or the unfinished one to resume.
 
 `execute` leases runs and judges them side by side: now (`capture`) or when a worker's turn comes (`work_one`). `judging` asks about one
 dimension and stores the answers (`ideas` counts ideas, `batches` asks in Message Batches). `failures` tells calls that failed from answers.

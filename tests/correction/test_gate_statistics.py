@@ -19,7 +19,7 @@ from pytest_django import DjangoAssertNumQueries
 
 from agents.kit.ops.sums import prunable_before, roll_up, sum_up
 from agents.models import Agent, Channel
-from correction.gate import stage
+from correction.gate.sessions import end_session
 from correction.gate.statistics import GATE, GateStatistics, get_gate_statistics
 from correction.models import AttemptHour, CorrectionLog, DimensionHour, GateDimensionResult, GateSession, Outcome
 from evaluation.windows import MessageWindow
@@ -332,7 +332,7 @@ def test_a_session_that_ends_after_its_hour_was_summed_is_counted(agents: list[A
         assert get_gate_statistics(ada).forced_through_count == 0
         message = say(make_channel(), ada, "x")
 
-        assert stage.end_session(log.session, outcome=Outcome.FORCED_THROUGH, message=message, sent=1)
+        assert end_session(log.session, outcome=Outcome.FORCED_THROUGH, message=message, sent=1)
     with time_machine.travel(BEGIN + timedelta(hours=3), tick=False):
         assert roll_up(GATE) == 1
 
