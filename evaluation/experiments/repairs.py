@@ -13,7 +13,7 @@ from django.db.models import Count, Sum
 from pydantic import BaseModel, ConfigDict, Field
 
 from agents.kit.models import LLMCall
-from agents.kit.text.wording import counted
+from agents.kit.text.wording import counted, difference
 from agents.models import Agent, Message
 from evaluation.change.change import ChangeResult, Probability, Sample, change_of, corrected, mean_of
 from evaluation.dimensions import BY_ONE_MESSAGE, OF_PERSONA, Dimension
@@ -82,6 +82,11 @@ class RepairEffect(_Frozen):
     verdict: Verdict = "not shown"
     why: str = ""
     lasting: Lasting | None = None
+
+    @property
+    def shown_delta(self) -> float | None:
+        """Return the delta to show beside the two scores: their difference as they are shown."""
+        return difference(self.control_mean, self.mean, 2)
 
 
 class AnswerAgreement(_Frozen):

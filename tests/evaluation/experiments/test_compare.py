@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from evaluation.experiments.compare import Comparison, Measure, Row, Values, compare_family
+from evaluation.experiments.compare import Comparison, Measure, Row, Values, compare_family, describe
 from evaluation.experiments.printed import row_cells
 from evaluation.statistics.arms import detectable_d
 from tests.machinery import THOROUGH
@@ -32,6 +32,15 @@ def compared(seed: int, pairs: int, *, higher: float, rows: int = ROWS) -> list[
 def said(row: Row) -> str:
     cell = row_cells(row)[-1]
     return str(cell[0] if isinstance(cell, tuple) else cell)
+
+
+def test_a_difference_is_that_of_the_scores_beside_it() -> None:
+    control = Values("b", {1: [1.336]})
+    treatment = Values("a", {1: [2.344]})
+
+    row = describe(Measure(id="fluency", label="Fluency", unit="agents"), treatment, control)
+
+    assert row_cells(row)[1:4] == ["2.34 (–)", "1.34 (–)", "+1.00"]
 
 
 @pytest.mark.parametrize("pairs", [2, 6, 7])
