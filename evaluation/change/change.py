@@ -66,7 +66,7 @@ def rounded_to(digits: int) -> Any:
     return PlainSerializer(lambda number: None if number is None else round(number, digits))
 
 
-# A p value is dumped with three digits that count, so that a tiny one is not 0.
+# A p value is dumped with three digits that count, so that a tiny one is not 0; one below 1e-300 is 1e-300.
 Probability = Annotated[float, PlainSerializer(lambda p: float(f"{p:.3g}"))]
 
 

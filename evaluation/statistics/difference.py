@@ -36,6 +36,7 @@ ALPHA = 0.05  # chance to call a difference significant that is not there, over 
 POWER = 0.8  # chance to detect a difference that is there
 MARGIN = 0.5  # points: half-width of "no change"
 MOST_MESSAGES = 10_000_000
+LEAST_P = 1e-300  # given for any smaller p: no p is 0, but a computer's number may underflow
 
 
 # -- verdicts
@@ -311,14 +312,14 @@ def error_of(scores: Scores) -> float | None:
 def holm(p_values: Sequence[float]) -> list[float]:
     """Return adjusted p values, in the order given: Holm, Scandinavian Journal of Statistics 6 (1979), 65–70.
 
-    Whatever depends on whatever, the chance that any true "no difference" gets one of at most 0.05 is at most 5 %.
+    Whatever depends on whatever, the chance that any true "no difference" gets one of at most 0.05 is at most 5 %. None is below `LEAST_P`.
     """
     smallest_first = sorted(range(len(p_values)), key=lambda number: p_values[number])
     adjusted = [0.0] * len(p_values)
     largest = 0.0
     for rank, number in enumerate(smallest_first):
         largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[number]))
-        adjusted[number] = largest
+        adjusted[number] = max(LEAST_P, largest)
     return adjusted
 
 

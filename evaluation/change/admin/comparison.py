@@ -57,6 +57,7 @@ from evaluation.change.sentences import channel_predicate, predicate_of, since_o
 from evaluation.models import ChannelShare, EvaluationRun, EvaluationScore, is_heuristic
 from evaluation.runs.summary import NOTHING, Share
 from evaluation.statistics.difference import MARGIN
+from evaluation.wording import p_text
 
 MOST_JUDGEMENTS = 20_000  # more take seconds; the command has no limit
 MOST_PAIRS = 5  # changes with messages that show them
@@ -582,7 +583,7 @@ def _folded_statistics(change: ChangeResult) -> SafeString:
     if change.interval is not None:
         statistics.append(f"95 % interval {interval_text(change.interval)}")
     if change.p_adjusted is not None:
-        statistics.append(f"p {change.p_adjusted:.2g}, corrected for all propositions here")
+        statistics.append(f"p {p_text(change.p_adjusted)}, corrected for all propositions here")
     statistics += _remarks(change)
     if not statistics:
         return SafeString("")

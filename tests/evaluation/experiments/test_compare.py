@@ -8,6 +8,8 @@ import pytest
 from evaluation.experiments.compare import Comparison, Measure, Row, Values, compare_family, describe
 from evaluation.experiments.printed import row_cells
 from evaluation.statistics.arms import detectable_d
+from evaluation.statistics.difference import holm
+from evaluation.wording import p_text
 from tests.machinery import THOROUGH
 
 ROWS = 5
@@ -87,6 +89,17 @@ def test_a_p_in_json_has_three_digits_that_count() -> None:
     assert 0 < row.naive_p < 1e-6
     assert shown["naive_p"] == float(f"{row.naive_p:.3g}") != row.naive_p
     assert shown["p"] == float(f"{row.p:.3g}")
+
+
+def test_a_p_too_small_for_a_number_is_given_as_the_least_one_never_as_0() -> None:
+    ones = {number: [1.0 + number % 2 / 1e6] for number in range(900)}
+    nines = {number: [9.0 - number % 2 / 1e6] for number in range(900)}
+
+    row = describe(Measure(id="rules", label="Rules", unit="x"), Values("a", nines), Values("b", ones))
+
+    assert row.model_dump()["naive_p"] == 1e-300
+    assert p_text(row.naive_p or 0.0) == "< 1e-300"
+    assert holm([0.0, 0.5]) == [1e-300, 0.5]
 
 
 def test_values_that_are_missing_or_an_offline_judges_are_outside_the_family() -> None:
