@@ -393,6 +393,15 @@ def test_what_nobody_imports_is_dropped_after_days_and_pruned(settings: Settings
     assert rule.rows(timezone.now() + timedelta(days=1)).count() == 2
 
 
+def test_a_file_that_cannot_be_read_is_pruned_like_one_that_waits() -> None:
+    unreadable = uploaded(file('{"speaker": "Ada", "text"', "broken.jsonl"))
+    rule = next(rule for rule in prunings() if rule.tables[0] == "imports")
+
+    assert unreadable.status == "failed"
+    assert not rule.rows(timezone.now() - timedelta(days=1)).exists()
+    assert rule.rows(timezone.now() + timedelta(days=1)).get() == unreadable
+
+
 def test_a_person_who_is_forgotten_is_in_no_upload_either() -> None:
     name, text = "Marla Quint", "My boiler has leaked since the third of March."
     say(make_channel(), name, text)
