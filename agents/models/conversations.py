@@ -116,7 +116,7 @@ class Agent(models.Model):
         default="",
         choices=Origin.choices,
         editable=False,
-        help_text="an example of `manage.py seed`, or your own; the examples' propositions and nudges are for examples only",
+        help_text="an example of manage.py seed, or your own; the examples' propositions and nudges are for examples only",
     )
     display_name = models.CharField(max_length=120, validators=[validate_name])
     aliases = models.JSONField(
