@@ -192,17 +192,17 @@ def _save_phases(swarm: Swarm, phases: Sequence[PhaseRequest]) -> None:
     """
     swarm.phases.exclude(name__in=[phase.name for phase in phases]).delete()
     before = {phase.name: phase for phase in swarm.phases.all()}
-    for wanted in phases:
-        _store_phase(before.get(wanted.name) or SwarmPhase(swarm=swarm, name=wanted.name, version=0), wanted)
+    for request in phases:
+        _store_phase(before.get(request.name) or SwarmPhase(swarm=swarm, name=request.name, version=0), request)
 
 
-def _store_phase(phase: SwarmPhase, wanted: PhaseRequest) -> SwarmPhase:
+def _store_phase(phase: SwarmPhase, request: PhaseRequest) -> SwarmPhase:
     """Make a phase equal to what is wanted and save it, unless nothing changes: each save is an entry of its history.
 
     Args:
         phase: A new one has version 0.
     """
-    values = wanted.model_dump()
+    values = request.model_dump()
     changed = {name for name, value in values.items() if getattr(phase, name) != value}
     if phase.version == 0 or changed & {"prompt", "temperature"}:
         phase.version += 1

@@ -156,10 +156,10 @@ def _sample_calls(calls: Sequence[Call], sampler: ConversationSampler | None) ->
 def _agents_by_conversation(calls: Sequence[Call]) -> dict[str, set[int]]:
     """Return of each conversation the agents (pk) that its spans, or the nearest ones around them that are known so far, name."""
     rows = _span_rows(calls)
-    known = {(row.trace, row.span): row for row in rows}
+    row_by_span = {(row.trace, row.span): row for row in rows}
     for row in _spans_of_traces({row.trace for row in rows}):
-        known[row.trace, row.span] = row
-    agents = _agents_of(list(known.values()))
+        row_by_span[row.trace, row.span] = row
+    agents = _agents_of(list(row_by_span.values()))
     slugs: dict[str, set[str]] = {}
     for call in _with_agent_slugs(calls, agents):
         slugs.setdefault(call.conversation, set()).add(call.agent)

@@ -252,14 +252,14 @@ def read(
     Returns:
         Rows with ``k_NAME`` and ``s_NAME``; a group may stand in several rows, to be added up.
     """
-    wanted = {name: sums.sums[name] for name in columns or sums.sums}
+    sum_by_name = {name: sums.sums[name] for name in columns or sums.sums}
     raw = sums.raw().filter(raw_where)
     if start is not None:
         raw = raw.filter(**{f"{sums.time}__gte": start})
     if end is not None:
         raw = raw.filter(**{f"{sums.time}__lte": end})
     if start is not None and start > timezone.now():  # no sum reaches into the future
-        return list(_grouped(raw, raw_keys, wanted))
+        return list(_grouped(raw, raw_keys, sum_by_name))
     # Rows of sums serve the whole hours inside the window, raw rows what lies before and after these.
     closed = Rollup.objects.filter(name=rolled.name).values("closed_before")[:1]
     whole_hours_end: Any = Coalesce(Subquery(closed), Value(_BEGINNING, output_field=DateTimeField()))
@@ -267,16 +267,16 @@ def read(
         whole_hours_end = Least(whole_hours_end, Value(floor(end), output_field=DateTimeField()))
     summed = sums.table._default_manager.filter(where, hour__lt=whole_hours_end)
     after = raw.filter(**{f"{sums.time}__gte": whole_hours_end})
-    parts = [_grouped(after, raw_keys, wanted)]
+    parts = [_grouped(after, raw_keys, sum_by_name)]
     if start is not None:
         whole_hours_start = floor(start)
         if whole_hours_start != start:
             whole_hours_start += HOUR
             before_hour = Least(Value(whole_hours_start, output_field=DateTimeField()), whole_hours_end)
             before = raw.filter(**{f"{sums.time}__lt": before_hour})
-            parts.append(_grouped(before, raw_keys, wanted))
+            parts.append(_grouped(before, raw_keys, sum_by_name))
         summed = summed.filter(hour__gte=whole_hours_start)
-    return list(_grouped(summed, keys, sums.added(wanted)).union(*parts, all=True))
+    return list(_grouped(summed, keys, sums.added(sum_by_name)).union(*parts, all=True))
 
 
 MOST_RAW = 50_000  # rows that a page sums while a person waits for it

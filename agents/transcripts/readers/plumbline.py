@@ -90,23 +90,23 @@ def _check_named_keys(source: Source, columns: Mapping[str, str]) -> None:
     """
     if not columns:
         return
-    wanted = {key for key in columns.values() if key}
+    needed = {key for key in columns.values() if key}
     if "text" not in columns:
-        wanted.add("text")
+        needed.add("text")
     keys: dict[str, None] = {}
     for _, value in json_values(source):
         if isinstance(value, dict):
             keys.update(dict.fromkeys(value))
-        if wanted <= keys.keys():
+        if needed <= keys.keys():
             break
     if "plumbline" in keys:
         raise OptionError("this is an export of Plumbline, whose keys are fixed", option="--columns:")
-    there = ", ".join(list(keys)[:MOST_KEYS_SHOWN]) or "none"
+    key_list = ", ".join(list(keys)[:MOST_KEYS_SHOWN]) or "none"
     for key in columns.values():
         if key and key not in keys:
-            raise NotThere(f"no key {key!r}; the objects of the file have: {there}", option="--columns:")
+            raise NotThere(f"no key {key!r}; the objects of the file have: {key_list}", option="--columns:")
     if not columns.get("text", "text") or "text" not in {*keys, *columns}:
-        raise FileError(source.name, 0, f"no key for 'text' among {there}", advice="say which: --columns text=KEY")
+        raise FileError(source.name, 0, f"no key for 'text' among {key_list}", advice="say which: --columns text=KEY")
 
 
 def _with_our_keys(row: Row, columns: Mapping[str, str]) -> Row:
@@ -222,8 +222,8 @@ def _lenient(row: Row) -> SourceMessage:
         FileError: It has no speaker, or is malformed.
     """
     role = row.name("role")
-    given = [key for key in ("outsider", "user", "agent", "speaker") if row.has(key)]
-    speaker = row.text(given[0]).strip() if given else role
+    author_keys = [key for key in ("outsider", "user", "agent", "speaker") if row.has(key)]
+    speaker = row.text(author_keys[0]).strip() if author_keys else role
     if not speaker:
         row.fail(
             "a message needs a speaker: 'agent', 'user', 'outsider', 'speaker' or 'role'",
@@ -234,9 +234,9 @@ def _lenient(row: Row) -> SourceMessage:
         kind = "system"
     elif role == "stimulus":
         kind = "stimulus"
-    elif given and given[0] == "outsider":
+    elif author_keys and author_keys[0] == "outsider":
         kind = "outsider"
-    elif given and given[0] == "user":
+    elif author_keys and author_keys[0] == "user":
         kind = "user"
     return message_of(row, kind, speaker, role=role)
 
