@@ -95,7 +95,7 @@ def ingest_spans(batch: dict[str, Any], *, rights: Rights | None = None) -> Inge
         models = {ASSISTANT} | {call.agent for call in calls if call.agent}
         ingested = store_ingested(prepared, rights=rights, models=models, sampler=sampler)
         observed = ingested.observed + _observe(attribution.newly_agents)
-    skipped = dict(preparer.tally.skipped)
+    skipped = dict(preparer.counts.skipped)
     if len(new_calls) < len(calls):
         skipped["span stored before"] = len(calls) - len(new_calls)
     return IngestedSpans(
@@ -104,11 +104,11 @@ def ingest_spans(batch: dict[str, Any], *, rights: Rights | None = None) -> Inge
         duplicates=ingested.duplicates,
         sampled_out=sampled.number,
         observed=observed,
-        system_prompts=preparer.tally.system_prompts,
+        system_prompts=preparer.counts.system_prompts,
         skipped_by_reason=skipped,
         attributed=attribution.changed,
         notes=[*sampled.notes, *ingested.notes, *_unmeasured_note(prepared, models), *ambiguous],
-        channels=dict.fromkeys(preparer.tally.channels, ""),  # the view adds where to find them
+        channels=dict.fromkeys(preparer.counts.channels, ""),  # the view adds where to find them
     )
 
 

@@ -19,7 +19,7 @@ from agents.kit.console import display
 from agents.kit.console.forms import CostPreview, RequestForm, as_query, request_form
 from agents.kit.llm.endpoints import problem_of
 from agents.kit.llm.providers import is_priced
-from agents.kit.use_cases import Shown
+from agents.kit.use_cases import FieldDisplay
 from agents.models import Agent
 from evaluation.admin.display import evaluation_link, judge_badge
 from evaluation.budget import why_over_budget
@@ -56,7 +56,7 @@ class PageRequest(EvaluationRequest):
 class ComparisonRequest(PageRequest):
     """An evaluation, and before it the one that it is to be compared with, where that is asked for."""
 
-    against: Annotated[Tags, Shown(label="And, to compare with, those tagged")] = Field(
+    against: Annotated[Tags, FieldDisplay(label="And, to compare with, those tagged")] = Field(
         {}, description="such as build=40: an evaluation of its own"
     )
 
