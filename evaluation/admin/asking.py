@@ -98,11 +98,11 @@ def measuring_form(request: HttpRequest, *, usual: Collection[str], is_baseline:
 
 def requests_of(form: RequestForm) -> list[EvaluationRequest]:
     """Return what a valid form asks for: an evaluation, and before it the one that it is to be compared with."""
-    asked = form.asked
-    against = getattr(asked, "against", {})
+    request = form.asked
+    against = getattr(request, "against", {})
     if not against:
-        return [asked]
-    return [asked.model_copy(update={"where": against}), asked]
+        return [request]
+    return [request.model_copy(update={"where": against}), request]
 
 
 @contextmanager

@@ -189,13 +189,13 @@ def histories(
         judged: Only by this judge and procedure.
     """
     runs = _newest_runs(agents, judged)
-    wanted = {name for run in runs.values() for name in run.dimensions if name not in COUNTED}
+    names = {name for run in runs.values() for name in run.dimensions if name not in COUNTED}
     if dimensions:
-        wanted &= set(dimensions)
-    scored_messages = _scores_of_messages(runs, wanted & set(BY_MESSAGE))
+        names &= set(dimensions)
+    scored_messages = _scores_of_messages(runs, names & set(BY_MESSAGE))
     by_message = _newest_scores(scored_messages, runs)
     by_window: dict[HistoryKey, list[Scored]] = defaultdict(list)
-    for name, scored in _scores_of_windows(_runs_with_windows(runs, wanted, set(by_message)), wanted):
+    for name, scored in _scores_of_windows(_runs_with_windows(runs, names, set(by_message)), names):
         key = _key(runs[scored.run], name)
         if key not in by_message:  # scores of messages tell more: one kind of point in a line
             by_window[key].append(scored)
@@ -241,16 +241,16 @@ def _newest_scores(
 
 
 def _runs_with_windows(
-    runs: Mapping[int, EvaluationRun], wanted: set[str], by_message: set[HistoryKey]
+    runs: Mapping[int, EvaluationRun], names: set[str], by_message: set[HistoryKey]
 ) -> dict[int, EvaluationRun]:
-    """Return the evaluations that have a wanted dimension without a history of messages.
+    """Return the evaluations that have one of these dimensions without a history of messages.
 
     Args:
         by_message: The histories that there are of messages.
     """
     others = {}
     for pk, run in runs.items():
-        if any(_key(run, name) not in by_message for name in wanted.intersection(run.dimensions)):
+        if any(_key(run, name) not in by_message for name in names.intersection(run.dimensions)):
             others[pk] = run
     return others
 

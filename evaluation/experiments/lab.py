@@ -242,10 +242,10 @@ def _refuse_unknown_propositions(questions: Sequence[ControlQuestion], agent: Ag
     Raises:
         Refused: With the question, the name, and the first names that are allowed.
     """
-    known = rules_of(agent)
+    rules = rules_of(agent)
     for question in questions:
-        if question.proposition and question.proposition not in known:
-            allowed = ", ".join(sorted(known)[:MOST_PROPOSITIONS_NAMED]) or "none, for it has no propositions"
+        if question.proposition and question.proposition not in rules:
+            allowed = ", ".join(sorted(rules)[:MOST_PROPOSITIONS_NAMED]) or "none, for it has no propositions"
             raise Refused(
                 {
                     "questions": f"questions: {question.id}: {agent.slug} has no proposition {question.proposition!r}; allowed: {allowed}"
@@ -287,8 +287,8 @@ def _persona_text(value: str, agent: Agent) -> str:
     if value.isdecimal():
         version = PersonaVersion.objects.filter(agent=agent, number=int(value[:9])).first()
         if version is None:
-            known = PersonaVersion.objects.filter(agent=agent).order_by("number").values_list("number", flat=True)
-            allowed = ", ".join(map(str, known[:20])) or "none yet"
+            numbers = PersonaVersion.objects.filter(agent=agent).order_by("number").values_list("number", flat=True)
+            allowed = ", ".join(map(str, numbers[:20])) or "none yet"
             raise Refused({"arms": f"arms: persona={value}: {agent.slug} has no such version; allowed: {allowed}"})
         return str(version.system_prompt)
     try:

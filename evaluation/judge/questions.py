@@ -716,16 +716,16 @@ def build_request(question: Question) -> LLMRequest:
     )
 
 
-def _judge_request(asked: Question | Check, **fields: Any) -> LLMRequest:
+def _judge_request(question: Question | Check, **fields: Any) -> LLMRequest:
     """Build a call of the judge: in the gate it is neither retried nor asked again."""
-    retries = 0 if asked.gate else settings.LLM_EVALUATION_RETRIES
+    retries = 0 if question.gate else settings.LLM_EVALUATION_RETRIES
     return LLMRequest(
         role="judge",
-        label=asked.label,
-        model=asked.model,
-        nonce=asked.nonce,
-        gate=asked.gate,
-        reask=not asked.gate,
+        label=question.label,
+        model=question.model,
+        nonce=question.nonce,
+        gate=question.gate,
+        reask=not question.gate,
         retries=retries,
         **fields,
     )
@@ -742,8 +742,8 @@ def build_recheck(question: Question, reply: Reply) -> LLMRequest:
     request = build_request(question)
     # A turn cannot be empty: a reply that has no text is stood in for by the example.
     answered = Turn("assistant", (Block(reply.text or json.dumps(example_answer(question.keyed()))),))
-    asked = Turn("user", (Block(render("double_check")),))
-    return replace(request, turns=(*request.turns, answered, asked))
+    turn = Turn("user", (Block(render("double_check")),))
+    return replace(request, turns=(*request.turns, answered, turn))
 
 
 def read_reply(question: Question, reply: Reply) -> list[Verdict]:
@@ -1033,8 +1033,10 @@ def score_propositions(
     for positions in positions_by_context.values():
         for start in range(0, len(positions), MAX_PER_CALL):
             chunk = positions[start : start + MAX_PER_CALL]
-            asked = tuple(propositions[position] for position in chunk)
-            questions.append(Question(propositions=asked, context=context, label=label, model=model, items=chunk))
+            chunk_propositions = tuple(propositions[position] for position in chunk)
+            questions.append(
+                Question(propositions=chunk_propositions, context=context, label=label, model=model, items=chunk)
+            )
     results: list[Verdict] = [unscored("not judged")] * len(propositions)
     for answered in ask_all(questions, deadline=deadline):
         for position, verdict in zip(answered.positions, answered.verdicts, strict=True):
@@ -1144,7 +1146,7 @@ def check_proposition(
 
 
 def ask_together(
-    asked: Sequence[Check | Question], *, deadline: float, about: Hashable | None = None
+    questions: Sequence[Check | Question], *, deadline: float, about: Hashable | None = None
 ) -> list[CheckResult | list[Verdict]]:
     """Ask several checks, and questions that are scored, at the same time, while a turn waits.
 
@@ -1162,10 +1164,10 @@ def ask_together(
         ValueError: A claim uses a variable that has no value here.
     """
     requests: list[LLMRequest] = []
-    for item in asked:
+    for item in questions:
         requests.append(build_check(item) if isinstance(item, Check) else build_request(item))
     replies = complete_guarded(requests, deadline=deadline, about=about)
     results: list[CheckResult | list[Verdict]] = []
-    for item, reply in zip(asked, replies, strict=True):
+    for item, reply in zip(questions, replies, strict=True):
         results.append(read_check(item, reply) if isinstance(item, Check) else read_reply(item, reply))
     return results

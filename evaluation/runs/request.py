@@ -308,8 +308,8 @@ class RunRequest(EvaluationRequest):
     @model_validator(mode="after")
     def _check_target(self) -> Self:
         if (self.agent is None) == (self.channel is None):
-            given = "none is given" if self.agent is None else "both are given"
-            raise fault("agent", f"give the slug of an agent or of a channel, exactly one of them; {given}")
+            count_text = "none is given" if self.agent is None else "both are given"
+            raise fault("agent", f"give the slug of an agent or of a channel, exactly one of them; {count_text}")
         if self.channel is not None:
             self._check_fits_channel()
         return self

@@ -253,8 +253,8 @@ def find_schedule(name: str) -> EvaluationSchedule:
     """
     schedule = EvaluationSchedule.objects.filter(name=name).first()
     if schedule is None:
-        known = ", ".join(EvaluationSchedule.objects.values_list("name", flat=True)[:40])
-        raise UnknownSchedule(f"no schedule {name!r}; schedules: {known or 'none yet; `schedule add` makes one'}")
+        names = ", ".join(EvaluationSchedule.objects.values_list("name", flat=True)[:40])
+        raise UnknownSchedule(f"no schedule {name!r}; schedules: {names or 'none yet; `schedule add` makes one'}")
     return schedule
 
 

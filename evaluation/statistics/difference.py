@@ -123,12 +123,12 @@ def _n_more(delta: float, interval: Interval, margin: float, n: float, baseline_
     it takes more than ten million, or the baseline alone makes it too wide.
     """
     width = max(abs(delta - interval.low), abs(interval.high - delta))
-    wanted = max(abs(delta), margin - abs(delta))
+    width_needed = max(abs(delta), margin - abs(delta))
     of_baseline = 1 / baseline_n if baseline_n else 0.0
-    wanted_inverse_n = (1 / n + of_baseline) * (wanted / width) ** 2 - of_baseline
-    if wanted_inverse_n <= 1 / MOST_MESSAGES:
+    inverse_n_needed = (1 / n + of_baseline) * (width_needed / width) ** 2 - of_baseline
+    if inverse_n_needed <= 1 / MOST_MESSAGES:
         return None
-    return max(1, math.ceil(1 / wanted_inverse_n - n - 1e-9))  # 1e-9: rounding alone asks for no further message
+    return max(1, math.ceil(1 / inverse_n_needed - n - 1e-9))  # 1e-9: rounding alone asks for no further message
 
 
 # -- tests

@@ -139,8 +139,8 @@ def scores_behind(change: Change | None) -> str:
 
 def compare_url(**fields: object) -> str:
     """Return the address of the page that compares; `fields` are the form's fields."""
-    given = {name: value for name, value in fields.items() if value not in ("", None)}
-    return f"{reverse('admin:evaluation_evaluationrun_compare')}?{urlencode(given)}"
+    parameters = {name: value for name, value in fields.items() if value not in ("", None)}
+    return f"{reverse('admin:evaluation_evaluationrun_compare')}?{urlencode(parameters)}"
 
 
 def _compare_url_of(drift: AgentDrift) -> str:

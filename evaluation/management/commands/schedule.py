@@ -170,8 +170,8 @@ class Command(CodedCommand):
             schedule.where = tag_pairs(asked.where)
         if asked.batch:
             check_batches(asked.judge or schedule.judge or str(settings.JUDGE_MODEL))
-        given = {"samples": asked.samples, "judge": asked.judge, "drift_limit": asked.limit, "batch": asked.batch}
-        for field, value in given.items():
+        fields = {"samples": asked.samples, "judge": asked.judge, "drift_limit": asked.limit, "batch": asked.batch}
+        for field, value in fields.items():
             if value is not None:
                 setattr(schedule, field, value)
         return save_schedule(schedule, agents=self._agents_asked(asked.agents))
