@@ -495,7 +495,7 @@ def load_propositions(
     if problems:
         return DraftPropositions((), {}, f"proposition files cannot be used: {problems[0]}")
     files = (*_not_replaced(stored, own), *own)
-    judged: dict[str, tuple[Proposition, ...]] = {}
+    for_judge: dict[str, tuple[Proposition, ...]] = {}
     for dimension in dimensions:
         propositions = propositions_for(
             agent_slug=agent_slug, dimension=dimension, level="action", files=files, seeded=seeded
@@ -504,19 +504,19 @@ def load_propositions(
         without_rule = [proposition for proposition in propositions if proposition.rule is None]
         if dimension in hard:
             without_rule = [replace(p, hard=p.hard or not p.inverted) for p in without_rule]
-        judged[dimension] = tuple(without_rule)
-    return DraftPropositions(files, judged)
+        for_judge[dimension] = tuple(without_rule)
+    return DraftPropositions(files, for_judge)
 
 
 def _not_replaced(stored: Iterable[LoadedFile], own: Iterable[LoadedFile]) -> list[LoadedFile]:
     """Return the usable stored files, without the shipped action-level ones of a dimension for which there is an own file."""
     replaced = {file.dimension for file in own if file.level == "action"}
-    kept = []
+    unreplaced = []
     for file in stored:
         is_shipped_action = file.agent_id == DEFAULT and file.level == "action"
         if not file.problems and not (is_shipped_action and file.dimension in replaced):
-            kept.append(file)
-    return kept
+            unreplaced.append(file)
+    return unreplaced
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -823,10 +823,10 @@ def _results_of_judge(
         return [{dimension: [_unjudged("error", problem)] for dimension in plan.dimensions} for _ in actions]
     if not plan.judged_dimensions:
         return [{} for _ in actions]
-    asked: list[tuple[int, str, Question]] = []  # number of the text, dimension, question
+    numbered_questions: list[tuple[int, str, Question]] = []  # number of the text, dimension, question
     for number, action in enumerate(actions):
         for dimension, question in questions_of_check(action, plan, work_id=work_id, run_id=run_id, gate=gate):
-            asked.append((number, dimension, question))
+            numbered_questions.append((number, dimension, question))
     if replies is None:
         if plan.config.has_budget and over_budget(plan.agent, plan.config):
             return [_not_asked(plan, "budget", BUDGET_USED_UP) for _ in actions]
@@ -834,13 +834,15 @@ def _results_of_judge(
             why = "the time for judging this message was used up by earlier attempts"
             return [_not_asked(plan, "timeout", why) for _ in actions]
         replies = []
-        if asked:
+        if numbered_questions:
             key = _key_for_breaker(actions[-1], plan, deadline, about)
-            replies = _ask_judge([question for _, _, question in asked], deadline=deadline, gate=gate, key=key)
+            replies = _ask_judge(
+                [question for _, _, question in numbered_questions], deadline=deadline, gate=gate, key=key
+            )
     results: list[dict[str, list[PropositionResult]]] = []
     for _ in actions:
         results.append({dimension: [] for dimension in plan.judged_dimensions})
-    for (number, dimension, question), reply in zip(asked, replies, strict=True):
+    for (number, dimension, question), reply in zip(numbered_questions, replies, strict=True):
         if reply is None:
             unjudged = [_unjudged("budget", BUDGET_USED_UP, proposition.id) for proposition in question.propositions]
             results[number][dimension] += unjudged
