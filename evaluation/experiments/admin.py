@@ -18,8 +18,7 @@ from django.urls import reverse
 from django.utils.safestring import SafeString
 
 from agents.admin.picking import AgentsField
-from agents.admin.side_by_side import Row as AlignedRow
-from agents.admin.side_by_side import aligned_page
+from agents.admin.side_by_side import AlignedRow, aligned_page
 from agents.admin.transcript import channel_url
 from agents.kit.admin.access import user_of
 from agents.kit.commands import Cell
