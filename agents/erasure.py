@@ -67,8 +67,8 @@ def find_outsider(name: str, *, channels: Collection[str] = ()) -> Person:
     Raises:
         Unknown: No message has this name, or no channel this slug.
     """
-    known = Channel.objects.filter(slug__in=channels).values_list("slug", flat=True)
-    missing = set(channels) - set(known)
+    known_slugs = Channel.objects.filter(slug__in=channels).values_list("slug", flat=True)
+    missing = set(channels) - set(known_slugs)
     if missing:
         raise Unknown(f"channel {', '.join(sorted(missing))}: there is none; allowed: slugs of channels")
     label = f"erased-{salted_hmac(SALT, name).hexdigest()[:8]}"
@@ -78,7 +78,7 @@ def find_outsider(name: str, *, channels: Collection[str] = ()) -> Person:
     if not name or not Message.objects.filter(said).exists():
         outsiders = Message.objects.filter(outsider__icontains=name).order_by("outsider")
         names = outsiders.values_list("outsider", flat=True).distinct()[:MOST_LISTED]
-        similar = ", ".join(repr(known) for known in names) or "no similar name"
+        similar = ", ".join(repr(similar_name) for similar_name in names) or "no similar name"
         raise Unknown(f"outsider {name!r} said nothing here; allowed: a speaker's name to the letter ({similar})")
     return _person(names=(name,), label=label, said=said)
 

@@ -67,8 +67,10 @@ def _of_ended_runs(model: type[Model]) -> Callable[[datetime], QuerySet[Any]]:
 
 
 def _ended_imports(before: datetime) -> QuerySet[Import]:
+    """Return the imports that ended before this moment; those that no worker ever had, by when they were uploaded."""
+    never_begun = Q(status=Import.WAITING) | Q(status=Import.Status.FAILED, finished_at=None)
     return Import.objects.filter(
-        Q(status__in=Import.FINAL, finished_at__lt=before) | Q(status=Import.WAITING, created_at__lt=before)
+        Q(status__in=Import.FINAL, finished_at__lt=before) | Q(never_begun, created_at__lt=before)
     )
 
 

@@ -284,6 +284,6 @@ def _rate_of_day(config: ResolvedConfig, days_before: Sequence[SampledDay]) -> f
     """
     if not days_before:
         return float(config["ingest_rate"])
-    seen = max(max(day.seen, LEAST_SEEN / day.rate) for day in days_before)
+    expected = max(max(day.seen, LEAST_SEEN / day.rate) for day in days_before)
     quota: int = config["ingest_quota"]
-    return min(1.0, quota / seen)
+    return min(1.0, quota / expected)

@@ -152,7 +152,7 @@ TABLES = (
         prune=Prune(
             rows=_old_and_unmarked,
             children=((CorrectionLog, "session"), (GateDimensionResult, "log__session")),
-            rolled=GATE,
+            sums=GATE,
         ),
     ),
     Table(

@@ -115,9 +115,9 @@ def unknown_tag_line(where: Mapping[str, str]) -> str:
     for key, value in where.items():
         if not with_tags(Message.objects.all(), {key: value}).exists():
             values = tag_values(key, 21)
-            known = ", ".join(values[:20]) + (", …" if len(values) > 20 else "")
+            tag_list = ", ".join(values[:20]) + (", …" if len(values) > 20 else "")
             return f"No message is tagged {key}={value}; " + (
-                f"{key} is one of: {known}." if known else f"none has a tag {key}."
+                f"{key} is one of: {tag_list}." if tag_list else f"none has a tag {key}."
             )
     return ""
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from agents.kit.text.wording import counted, money
 from evaluation.models import COUNTED, is_heuristic
+from evaluation.statistics.difference import LEAST_P
 
 if TYPE_CHECKING:
     from agents.kit.llm.ledger import Totals
@@ -36,6 +37,11 @@ def spent_json(spent: Totals) -> dict[str, Any]:
         "cost_usd": None if spent.unpriced else float(spent.cost_usd),
         "unpriced_calls": spent.unpriced,
     }
+
+
+def p_text(p: float) -> str:
+    """Write a p with two digits that count, e.g. ``0.012``, or ``< 1e-300``."""
+    return f"< {LEAST_P}" if p <= LEAST_P else f"{p:.2g}"
 
 
 def heading_of(name: str, *, narrow: bool) -> str:

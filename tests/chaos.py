@@ -104,8 +104,8 @@ SUM_UP = (
 from datetime import timedelta
 from django.utils import timezone
 from agents.kit.ops.sums import roll_up, rollups
-for rolled in rollups():
-    roll_up(rolled, now=timezone.now() + timedelta(hours=2))
+for summed_rows in rollups():
+    roll_up(summed_rows, now=timezone.now() + timedelta(hours=2))
 """
 )
 WAITING = (

@@ -11,6 +11,7 @@ from django.db.models import Model
 from django.http import HttpRequest
 from django.test import RequestFactory
 
+from agents.kit.console.help import fields_of
 from agents.kit.console.site import ModelAdmin
 from tests.console import superuser
 from tests.listed_rows import MAKERS, people
@@ -57,3 +58,9 @@ def test_each_editable_field_has_a_help_text(asked: HttpRequest) -> None:
                 silent.append(where)
 
     assert silent == []
+
+
+def test_no_help_text_of_a_field_shows_marks_of_code() -> None:
+    for model in admin.site._registry:
+        marked = [note.name for note in fields_of(model) if "`" in note.text]
+        assert not marked, f"{model._meta.label}: {marked}"

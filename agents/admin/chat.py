@@ -450,12 +450,12 @@ def chat_box(request: HttpRequest, agent: Agent, chat: Channel) -> str:
     return render_to_string(f"{PAGES}box.html", context, request)
 
 
-def _actions_at(request: HttpRequest, agent: Agent, shown: list[Message]) -> dict[int, list[SafeString]]:
+def _actions_at(request: HttpRequest, agent: Agent, messages: list[Message]) -> dict[int, list[SafeString]]:
     """Return what the apps offer at each message of a page to the user, see `add_message_actions`."""
     actions_by_message: dict[int, list[SafeString]] = defaultdict(list)
     for permission, actions_of in _message_actions:
         if request.user.has_perm(permission):
-            for key, html in actions_of(request, agent, shown).items():
+            for key, html in actions_of(request, agent, messages).items():
                 actions_by_message[key].append(html)
     return actions_by_message
 

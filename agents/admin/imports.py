@@ -170,8 +170,8 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
 
     def _imports_to_go_on_with(self, request: HttpRequest) -> list[Import]:
         """Return the imports that wait for personas, as the form holds them: uploaded together with these, or in need of them."""
-        given = request.POST if request.method == "POST" else request.GET
-        keys = [key for key in given.getlist("import") if key.isdecimal() and len(key) < 19]
+        parameters = request.POST if request.method == "POST" else request.GET
+        keys = [key for key in parameters.getlist("import") if key.isdecimal() and len(key) < 19]
         return list(stored_of(user_of(request)).filter(pk__in=keys[:MOST_UNFINISHED], status__in=Import.EDITABLE))
 
     def _show_preview(
@@ -387,14 +387,14 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
         return job
 
 
-def _questions_shown(job: Import, wanted: str) -> dict[str, Any]:
+def _questions_shown(job: Import, question_id: str) -> dict[str, Any]:
     """Return the question that is asked now, those before it, which can be answered again, and how many are open.
 
     Args:
-        wanted: The question that the user wants to answer again.
+        question_id: The question that the user wants to answer again.
     """
     questions = questions_of(job)
-    current = next((question for question in questions if question.id == wanted), open_question(questions))
+    current = next((question for question in questions if question.id == question_id), open_question(questions))
     settled = [question for question in questions if not question.is_open and question is not current]
     before = questions[: questions.index(current)] if current else []
     return {
@@ -444,7 +444,7 @@ def _contents_shown(job: Import, *, may_read: bool) -> dict[str, Any]:
     contents = job.contents
     links = _channel_links(dict(contents["channels"]))
     warnings = contents.get("warnings", ()) if may_read else ()
-    shown = {
+    page_contents = {
         **contents,
         "duplicates": contents["messages"] - contents["new"],
         "warnings": warnings,
@@ -453,7 +453,7 @@ def _contents_shown(job: Import, *, may_read: bool) -> dict[str, Any]:
         "sample": contents.get("sample", ()) if may_read else (),
     }
     tagged = [name for field, name in job.choices["columns"].items() if field.startswith("tags.")]
-    return {"contents": shown, "tagged": tagged}
+    return {"contents": page_contents, "tagged": tagged}
 
 
 def _result_shown(job: Import) -> dict[str, Any]:

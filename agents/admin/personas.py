@@ -600,9 +600,9 @@ def channels_of(agent: Agent) -> list[Channel]:
 
 def chosen_channel(request: HttpRequest, channels: Sequence[Channel]) -> Channel | None:
     """Return the channel that the form or the URL names, else the first; None without any."""
-    wanted = request.POST.get("channel") or request.GET.get("channel", "")
+    slug = request.POST.get("channel") or request.GET.get("channel", "")
     for channel in channels:
-        if channel.slug == wanted:
+        if channel.slug == slug:
             return channel
     return channels[0] if channels else None
 

@@ -12,7 +12,7 @@ from agents.models import Channel, Message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class AlignedRow:
     """What was said at a position of both conversations, as `lines_of` has it; None where nothing was."""
 
     position: int
@@ -43,7 +43,7 @@ class AlignedPage:
         older, newer: The position after which the page before and the page behind begin; None where there is none.
     """
 
-    rows: list[Row]
+    rows: list[AlignedRow]
     older: int | None
     newer: int | None
 
@@ -58,7 +58,7 @@ def aligned_page(request: HttpRequest, *, left: Channel, right: Channel, after: 
     right_lines = _by_position(messages, right)
     rows = []
     for position in sorted(left_lines.keys() | right_lines.keys()):
-        rows.append(Row(position=position, left=left_lines.get(position), right=right_lines.get(position)))
+        rows.append(AlignedRow(position=position, left=left_lines.get(position), right=right_lines.get(position)))
     add_notes(request, [line for row in rows for line in row.lines])
     last = max(left.next_position, right.next_position) - 1
     return AlignedPage(

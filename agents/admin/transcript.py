@@ -99,16 +99,16 @@ def transcript_page(
         rows = rows.filter(position__lt=before).order_by("-position")
     else:
         rows = rows.order_by("-position")
-    shown = sorted(rows[:PAGE_SIZE], key=lambda message: message.position)
+    on_page = sorted(rows[:PAGE_SIZE], key=lambda message: message.position)
     ends = messages.aggregate(first=Min("position"), last=Max("position"))
     older = newer = None
-    if shown and shown[0].position > ends["first"]:
-        older = shown[0].position
-    if shown and shown[-1].position < ends["last"]:
-        newer = shown[-1].position
+    if on_page and on_page[0].position > ends["first"]:
+        older = on_page[0].position
+    if on_page and on_page[-1].position < ends["last"]:
+        newer = on_page[-1].position
     total = messages.order_by().values("pk")[: MOST_COUNTED + 1].count()
     return Page(
-        lines=lines_of(shown),
+        lines=lines_of(on_page),
         older=older,
         newer=newer,
         total=min(total, MOST_COUNTED),

@@ -381,8 +381,8 @@ def _refuse_named_build(request: HttpRequest) -> None:
 def _acknowledge_build(request: HttpRequest, alert: Alert, note: str) -> int:
     """Acknowledge the alerts of an alert's build that the form shows; return how many. A ValueError as in `_acknowledge`."""
     _refuse_named_build(request)
-    shown = numbers(request.POST.get("shown", "").split(",")[:MOST_OF_BUILD])
-    done = acknowledge_build(build=alert.build, user=user_of(request), note=note, ids=shown)
+    alert_ids = numbers(request.POST.get("shown", "").split(",")[:MOST_OF_BUILD])
+    done = acknowledge_build(build=alert.build, user=user_of(request), note=note, ids=alert_ids)
     if not done:
         raise ValueError("none of those shown waits any more")
     return done

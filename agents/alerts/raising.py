@@ -231,10 +231,10 @@ def queue_deliveries(alert: Alert) -> None:
 
     A receiver that names no kinds, or no agents, asked for all. An alert of no agent goes to receivers of any agents.
     """
-    wanted = Receiver.objects.filter(is_active=True)  # one that is left alone for a while is sent it later
+    active = Receiver.objects.filter(is_active=True)  # one that is left alone for a while is sent it later
     if alert.agent_id is not None:
-        wanted = wanted.filter(Q(agents=alert.agent_id) | Q(agents=None))
-    receivers = [receiver for receiver in wanted.distinct() if not receiver.kinds or alert.kind in receiver.kinds]
+        active = active.filter(Q(agents=alert.agent_id) | Q(agents=None))
+    receivers = [receiver for receiver in active.distinct() if not receiver.kinds or alert.kind in receiver.kinds]
     Delivery.objects.bulk_create([Delivery(alert=alert, receiver=receiver) for receiver in receivers])
     if receivers:
         transaction.on_commit(wake_workers)

@@ -154,12 +154,12 @@ def _members(fields: dict[str, Any]) -> dict[str, set[int]]:
     return members
 
 
-def _keys_of(names: list[str], known: dict[str, int], field: str, sentence: Callable[[str], str]) -> set[int]:
+def _keys_of(names: list[str], key_by_name: dict[str, int], field: str, sentence: Callable[[str], str]) -> set[int]:
     """Return the primary keys of what is named; a ValidationError of the field with the sentence about an unknown name."""
     for name in names:
-        if name not in known:
+        if name not in key_by_name:
             raise ValidationError({field: [f"{field}: {sentence(name)}"]})
-    return set(known.values())
+    return set(key_by_name.values())
 
 
 def _no_user(name: str) -> str:
@@ -168,9 +168,9 @@ def _no_user(name: str) -> str:
 
 def _set_members(channel: Channel, members: dict[str, set[int]]) -> None:
     """Make these the only members of the channel of each kind that is given."""
-    for column, wanted in members.items():
+    for column, keys in members.items():
         of_this_kind = ChannelMember.objects.filter(channel=channel, **{f"{column}__isnull": False})
         present = set(of_this_kind.values_list(column, flat=True))
-        of_this_kind.filter(**{f"{column}__in": present - wanted}).delete()
-        new = [ChannelMember(channel=channel, **{column: pk}) for pk in sorted(wanted - present)]
+        of_this_kind.filter(**{f"{column}__in": present - keys}).delete()
+        new = [ChannelMember(channel=channel, **{column: pk}) for pk in sorted(keys - present)]
         ChannelMember.objects.bulk_create(new, ignore_conflicts=True)

@@ -170,8 +170,8 @@ class MessageFilters(OfMessages):
 
     def filter_queryset(self, queryset: Any) -> Any:
         """Return the messages that are asked for; refuse a search in the texts of all: no index serves it."""
-        wanted = self.form.cleaned_data
-        if wanted["search"] and not any(wanted[name] for name in NARROWING):
+        filters = self.form.cleaned_data
+        if filters["search"] and not any(filters[name] for name in NARROWING):
             raise ValidationError({"search": [f"search reads every text; allowed: with one of {', '.join(NARROWING)}"]})
         return super().filter_queryset(queryset)
 
@@ -307,8 +307,8 @@ class Messages(Rows):
             raise ValidationError({name: [text] for name, text in error.errors.items()}) from None
         slugs = dict.fromkeys(message.channel for message in body.messages)  # each once, in their order
         if ingested.sampled_out:
-            there = set(Channel.objects.filter(slug__in=slugs).values_list("slug", flat=True))
-            slugs = {slug: None for slug in slugs if slug in there}
+            existing = set(Channel.objects.filter(slug__in=slugs).values_list("slug", flat=True))
+            slugs = {slug: None for slug in slugs if slug in existing}
         channels = {slug: reverse("channel-detail", [slug], request=request) for slug in slugs}
         return Response(IngestAnswer(**dict(ingested), channels=channels))
 

@@ -32,9 +32,9 @@ Deadline = Annotated[
 
 def _known_stage(name: str) -> str:
     """Return the name of a stage; refuse one that there is not."""
-    known = [stage_name(stage) for stage in pipeline().stages]
-    if name not in known:
-        raise PydanticCustomError("stage", "{known}", {"known": ", ".join(known) or "none: there are no stages"})
+    names = [stage_name(stage) for stage in pipeline().stages]
+    if name not in names:
+        raise PydanticCustomError("stage", "{known}", {"known": ", ".join(names) or "none: there are no stages"})
     return name
 
 

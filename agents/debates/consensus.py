@@ -22,7 +22,7 @@ MOST_ENTRIES = 20  # of each list that is stored
 ENTRY_CHARACTERS = 1_000
 
 
-class _Judged(BaseModel):
+class _Judgement(BaseModel):
     """The judge's answer. Only the agreement has to be there; the rest helps people to read it."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
@@ -51,16 +51,16 @@ def judge_consensus(debate: Debate, round: int, answers: Sequence[Answer]) -> Co
     judge = reply.served_model or reply.model
     if not reply.ok:
         return Consensus(agreement=None, judge=judge, reason=f"{reply.status}: {reply.error}"[:ENTRY_CHARACTERS])
-    judged: _Judged = reply.value
+    judgement: _Judgement = reply.value
     return Consensus(
-        agreement=judged.agreement,
-        clusters=judged.clusters[:MOST_ENTRIES],
-        common_ground=_cut_entries(judged.common_ground),
-        disagreements=_cut_entries(judged.disagreements),
-        summary=judged.summary[:ENTRY_CHARACTERS],
+        agreement=judgement.agreement,
+        clusters=judgement.clusters[:MOST_ENTRIES],
+        common_ground=_cut_entries(judgement.common_ground),
+        disagreements=_cut_entries(judgement.disagreements),
+        summary=judgement.summary[:ENTRY_CHARACTERS],
         judge=judge,
         heuristic=is_heuristic(reply.model),
-        reason="" if judged.agreement is not None else "the judge could not compare the answers",
+        reason="" if judgement.agreement is not None else "the judge could not compare the answers",
     )
 
 
@@ -112,7 +112,7 @@ def _answer_lines(answer: Answer) -> str:
     return "\n".join(lines)
 
 
-def _read_judgement(data: Any, seats: set[int]) -> _Judged:
+def _read_judgement(data: Any, seats: set[int]) -> _Judgement:
     """Return the judge's answer.
 
     Args:
@@ -122,16 +122,16 @@ def _read_judgement(data: Any, seats: set[int]) -> _Judged:
         ValidationError: It has not the form asked for.
         InvalidAnswer: A cluster names a seat that did not answer, or two clusters the same seat.
     """
-    judged = _Judged.model_validate(data)
+    judgement = _Judgement.model_validate(data)
     clustered: list[int] = []
-    for cluster in judged.clusters:
+    for cluster in judgement.clusters:
         clustered += cluster.seats
     unknown = sorted(set(clustered) - seats)
     if unknown:
         raise InvalidAnswer(f"clusters: there is no seat {unknown[0]}; allowed: {', '.join(map(str, sorted(seats)))}")
     if len(clustered) > len(set(clustered)):
         raise InvalidAnswer("clusters: a seat stands in two of them; allowed: each seat in one")
-    return judged
+    return judgement
 
 
 def _cut_entries(texts: Sequence[str]) -> list[str]:

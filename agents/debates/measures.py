@@ -237,12 +237,12 @@ def _stance_change(
         majority: Winner of the vote of the round before; None: there was none, so the change goes neither to nor from it.
         seen: What the seat could have read, or had said; words of it are not new.
     """
-    known = content_words("\n".join(seen))
+    words_before = content_words("\n".join(seen))
     new_words: set[str] = set()
     has_argument = False
     for sentence in split_sentences(f"{answer.position}\n{answer.reasoning}"):
         words = _subject_words(sentence)
-        new_in_sentence = words - known
+        new_in_sentence = words - words_before
         new_words |= new_in_sentence
         if len(new_in_sentence) >= max(FEWEST_NEW, NEW_SHARE * len(words)):
             has_argument = True

@@ -13,7 +13,7 @@ from agents.debates.modes import MODES, MOST_PERSPECTIVES, PERSPECTIVES, Assignm
 from agents.debates.starting import MOST_SEATS, TOPIC_CHARACTERS, ExtraRounds, start_debate
 from agents.kit.bodies import ABSENT, Body, OneOf, Reads, is_local
 from agents.kit.llm.providers import reads_files
-from agents.kit.use_cases import ChoiceCard, Shown
+from agents.kit.use_cases import ChoiceCard, FieldDisplay
 from agents.models import Agent
 from agents.models.conversations import UnknownAgent, find_agent
 
@@ -52,19 +52,19 @@ ActingModel = Annotated[str, AfterValidator(_model)]
 class DebateRequest(Body):
     """A question, who debates it, and how."""
 
-    topic: Annotated[str, Shown(option="topic", label="Question", is_long=True)] = Field(
+    topic: Annotated[str, FieldDisplay(option="topic", label="Question", is_long=True)] = Field(
         description=f"what is debated, at most {TOPIC_CHARACTERS:,} characters; where the mode has stances, a question that yes or no "
         "answers"
     )
     mode: Annotated[
         str,
         OneOf(*MODES),
-        Shown(cards=lambda: [_card(mode) for mode in MODES.values()]),
+        FieldDisplay(cards=lambda: [_card(mode) for mode in MODES.values()]),
     ] = Field(
         USUAL_MODE,
         description=f"the rules: who speaks after whom, in which role, and who sees what (default: {USUAL_MODE})",
     )
-    agents: Annotated[list[NamedAgent], Shown(metavar="SLUGS")] = Field(
+    agents: Annotated[list[NamedAgent], FieldDisplay(metavar="SLUGS")] = Field(
         [],
         max_length=MOST_SEATS,
         description="in the order of the seats, by slug, such as michael,dwight,pam; active, and not busy elsewhere. The mode gives the "
@@ -74,7 +74,7 @@ class DebateRequest(Body):
         CRITERIA.max_rounds,
         description=f"most rounds, 1 to {MOST_ROUNDS}; the poll does not count (default: {CRITERIA.max_rounds})",
     )
-    models: Annotated[dict[str, ActingModel], Shown(option="--model", metavar="SEAT=MODEL")] = Field(
+    models: Annotated[dict[str, ActingModel], FieldDisplay(option="--model", metavar="SEAT=MODEL")] = Field(
         {},
         max_length=MOST_SEATS,
         description="the model that acts for a seat, by the seat's number or slug, such as 2=claude-haiku-5-5",
@@ -91,11 +91,11 @@ class DebateRequest(Body):
         description="how perspectives are given to seats; explicit: one for each seat, in order (default: round-robin)",
     )
     seed: Seed = Field(ABSENT, description="seed of the random assignment (default: 0)")
-    poll: Annotated[bool, Shown(label="Blind poll first")] = Field(
+    poll: Annotated[bool, FieldDisplay(label="Blind poll first")] = Field(
         True,
         description="every seat answers once alone, before the first round: talking is compared with it (default: yes)",
     )
-    judge: Annotated[bool, Shown(label="Judge each round")] = Field(
+    judge: Annotated[bool, FieldDisplay(label="Judge each round")] = Field(
         True, description="a judge is asked after each round how far the answers agree (default: yes)"
     )
     consensus: Share | None = Field(
@@ -119,7 +119,7 @@ class DebateRequest(Body):
     extra_rounds_on_groupthink: ExtraRounds = Field(
         0, description="played at most where it would end and they agree too easily (default: 0)"
     )
-    real: Annotated[bool, Shown(label="Real speech")] = Field(
+    real: Annotated[bool, FieldDisplay(label="Real speech")] = Field(
         False,
         description="what is said is measured like the agents' other messages; else only when selected by its tag",
     )

@@ -126,19 +126,19 @@ def start_debate(
     return debate
 
 
-def checked_settings(rules: Mode, rounds: int, given: Mapping[str, Any]) -> Settings:
+def checked_settings(rules: Mode, rounds: int, values: Mapping[str, Any]) -> Settings:
     """Return the settings of a debate: those given, and defaults for the others.
 
     Args:
         rules: The mode, which says what its own configuration may hold.
-        given: Fields of `Settings`, and of the mode's own configuration, also within `config`.
+        values: Fields of `Settings`, and of the mode's own configuration, also within `config`.
 
     Raises:
         DebateRefused: One is unknown or has a value that is not allowed.
     """
     own: dict[str, Any] = {}
-    config: dict[str, Any] = dict(given.get("config") or {})
-    for name, value in given.items():
+    config: dict[str, Any] = dict(values.get("config") or {})
+    for name, value in values.items():
         if name == "config":
             continue
         if name in Settings.model_fields:

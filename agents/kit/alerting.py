@@ -62,8 +62,8 @@ def raise_alert(
         The id of the alert that is open now: a new one, or the one that was. None where no app has alerts, and for agents that no alert
         is about: an experiment's, and the examples beside a team's own.
     """
-    given = {"kind": kind, "about": about, "title": title, "agent": agent, "page": page, "lasts": lasts}
-    alert = _call_declared("raise_alert", **given, build=build, reopens=reopens)
+    fields = {"kind": kind, "about": about, "title": title, "agent": agent, "page": page, "lasts": lasts}
+    alert = _call_declared("raise_alert", **fields, build=build, reopens=reopens)
     return None if alert is None else int(alert.pk)
 
 
@@ -101,7 +101,7 @@ def alert_url(pk: int) -> str:
     return _call_declared("alert_url", pk=pk) or ""
 
 
-def _call_declared(name: str, **given: Any) -> Any:
+def _call_declared(name: str, **arguments: Any) -> Any:
     """Call the declared function; None where there is none."""
     path = declared("alerting").get(name)
-    return None if path is None else import_string(path)(**given)
+    return None if path is None else import_string(path)(**arguments)

@@ -92,10 +92,10 @@ def validate(kind: type[B], data: dict[str, Any], *, raw: Sequence[str] = (), is
     if not_storable:
         raise Refused(not_storable, names_nothing=False)
     errors = kind.unknown(data)
-    known = {name: value for name, value in data.items() if name not in errors}
+    valid = {name: value for name, value in data.items() if name not in errors}
     all_name_nothing = not errors
     try:
-        body = kind.model_validate(known, context={"is_local": is_local})
+        body = kind.model_validate(valid, context={"is_local": is_local})
         if not errors:
             return body
     except Invalid as invalid:

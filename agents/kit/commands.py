@@ -149,12 +149,12 @@ def _be_strict(parser: ArgumentParser) -> None:
 
 def _unknown_option(parser: ArgumentParser, name: str) -> str:
     """Return the sentence about an option that there is not; it names those that begin alike, else the most similar one."""
-    known = [option.removeprefix("--") for option in parser._option_string_actions if option.startswith("--")]
+    names = [option.removeprefix("--") for option in parser._option_string_actions if option.startswith("--")]
     typed = name.removeprefix("--")
-    meant = [option for option in known if option.startswith(typed)] or get_close_matches(typed, known, n=1, cutoff=0.7)
-    if not meant:
+    near = [option for option in names if option.startswith(typed)] or get_close_matches(typed, names, n=1, cutoff=0.7)
+    if not near:
         return f"there is no option {name}"
-    suggestions = " or ".join(f"--{option}" for option in meant[:3])
+    suggestions = " or ".join(f"--{option}" for option in near[:3])
     return f"there is no option {name}; did you mean {suggestions}?"
 
 

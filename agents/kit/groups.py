@@ -92,6 +92,6 @@ def make_groups(app_config: AppConfig, using: str, **kwargs: Any) -> None:
             continue
         group, _ = group_model.objects.using(using).get_or_create(name=name)
         was_there = name in before.groups
-        given = allowed - before.permissions if was_there else allowed
-        links += [link(group_id=group.pk, permission_id=key) for key in sorted(given)]
+        added = allowed - before.permissions if was_there else allowed
+        links += [link(group_id=group.pk, permission_id=key) for key in sorted(added)]
     link.objects.using(using).bulk_create(links, ignore_conflicts=True)

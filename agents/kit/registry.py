@@ -32,13 +32,13 @@ class Prune:
         rows: Those that may go, made before a moment.
         model: The table of the registration; set where the rules are collected.
         children: Models and their foreign keys whose rows go with one of these; they count as rows of the batch.
-        rolled: The sums over these rows (`agents.kit.ops.sums.Rolled`), which must be made before the rows go.
+        sums: Those over these rows (`agents.kit.ops.sums.SummedRows`), which must be made before the rows go.
     """
 
     rows: Callable[[datetime], QuerySet[Any]]
     model: type[Model] | None = None
     children: tuple[tuple[type[Model], str], ...] = ()
-    rolled: Any = None
+    sums: Any = None
 
     @property
     def tables(self) -> list[str]:

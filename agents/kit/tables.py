@@ -76,7 +76,7 @@ TABLES = (
         prune=Prune(
             rows=lambda before: LLMCall.objects.filter(created_at__lt=before),
             children=((LLMPayload, "call"),),
-            rolled=LEDGER,
+            sums=LEDGER,
         ),
     ),
     Table(

@@ -5,7 +5,7 @@ The model is a `Body`: its fields have a description, which is the help text of 
     class TidyRequest(Body):
         where: Tags = Field({}, description="only messages with these tags, such as build=41")
         samples: int = Field(20, ge=1, le=500, description="most messages looked at, 1 to 500 (default: 20)")
-        keep: Annotated[bool, Shown(label="Keep a copy")] = Field(False, description="keep a copy of each")
+        keep: Annotated[bool, FieldDisplay(label="Keep a copy")] = Field(False, description="keep a copy of each")
 
     class Command(CodedCommand):
         def add_arguments(self, parser):
@@ -25,7 +25,7 @@ raises `fault`; what the service refuses is `Refused`, too (`refusing`). Where s
 a validator asks `is_local`.
 
 A field is shown by its type: bool, int, float, `OneOf`, a list of `OneOf`, a list of texts, `Tags`, YAML that `FromFile` reads, and text,
-which `Reads` reads. Where it may be None, ``off`` is typed for that. `Shown` says what does not follow from the type.
+which `Reads` reads. Where it may be None, ``off`` is typed for that. `FieldDisplay` says what does not follow from the type.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class ChoiceCard:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
+class FieldDisplay:
     """Annotation that says how a field is shown, where that does not follow from its name and type.
 
     Attributes:
@@ -138,12 +138,12 @@ class UseCaseField:
     bounds: tuple[float | None, float | None]
     is_required: bool
     is_nullable: bool
-    shown: Shown
+    display: FieldDisplay
 
     @property
     def option(self) -> str:
         """Return the name of its option: ``--per-call``."""
-        return self.shown.option or f"--{self.name.replace('_', '-')}"
+        return self.display.option or f"--{self.name.replace('_', '-')}"
 
 
 @cache
@@ -155,27 +155,27 @@ def fields_of(kind: type[Body]) -> dict[str, UseCaseField]:
     fields = {}
     for name, field_schema in schema["properties"].items():
         value_schema = _schema_of_value(field_schema, definitions)
-        shown = _annotation(kind, name)
+        display = _annotation(kind, name)
         fields[name] = UseCaseField(
             name=name,
-            kind="file" if shown.is_yaml else _kind_of(value_schema),
+            kind="file" if display.is_yaml else _kind_of(value_schema),
             help=field_schema.get("description", ""),
             default=field_schema.get("default"),
             choices=_named_values(value_schema),
             bounds=(value_schema.get("minimum"), value_schema.get("maximum")),
             is_required=name in required,
             is_nullable={"type": "null"} in field_schema.get("anyOf", ()),
-            shown=shown,
+            display=display,
         )
     return fields
 
 
-def _annotation(kind: type[Body], name: str) -> Shown:
-    """Return the `Shown` that a field is annotated with; an empty one where it has none."""
+def _annotation(kind: type[Body], name: str) -> FieldDisplay:
+    """Return the `FieldDisplay` that a field is annotated with; an empty one where it has none."""
     for annotation in kind.model_fields[name].metadata:
-        if isinstance(annotation, Shown):
+        if isinstance(annotation, FieldDisplay):
             return annotation
-    return Shown()
+    return FieldDisplay()
 
 
 def _schema_of_value(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -272,7 +272,7 @@ def _as_json(field: UseCaseField, typed: Any) -> Any:
         case "texts":
             return _parts_between_commas(typed)
         case "tags":
-            return tags_in(_parts_between_commas(typed), like=field.shown.metavar)
+            return tags_in(_parts_between_commas(typed), like=field.display.metavar)
     return typed
 
 
@@ -321,7 +321,7 @@ def add_options(parser: Any, kind: type[Body], *names: str) -> None:
 
 
 def _add_option(parser: Any, field: UseCaseField) -> None:
-    """Add the option of a field, or its argument where `Shown.option` has no dashes.
+    """Add the option of a field, or its argument where `FieldDisplay.option` has no dashes.
 
     The default is None, which says that it was left out: the model has the real one.
     """
@@ -344,8 +344,8 @@ def _add_option(parser: Any, field: UseCaseField) -> None:
 
 def _metavar(field: UseCaseField) -> str:
     """Return what stands for the value of an option in the command's help."""
-    if field.shown.metavar:
-        return field.shown.metavar
+    if field.display.metavar:
+        return field.display.metavar
     match field.kind:
         case "choice":
             return f"{{{','.join(field.choices)}}}"

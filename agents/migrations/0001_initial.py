@@ -25,7 +25,7 @@ class Migration(FirstMigration):
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('slug', models.SlugField(help_text="the agent's id in commands, files and the API", max_length=64, unique=True)),
-                ('origin', models.CharField(blank=True, choices=[('', 'your own'), ('seed', 'example')], default='', editable=False, help_text="an example of `manage.py seed`, or your own; the examples' propositions and nudges are for examples only", max_length=10)),
+                ('origin', models.CharField(blank=True, choices=[('', 'your own'), ('seed', 'example')], default='', editable=False, help_text="an example of manage.py seed, or your own; the examples' propositions and nudges are for examples only", max_length=10)),
                 ('display_name', models.CharField(max_length=120, validators=[agents.models.conversations.validate_name])),
                 ('aliases', models.JSONField(blank=True, default=list, help_text='further names by which people call it, e.g. ["Mike"]; its first name is known without', validators=[agents.models.conversations.validate_aliases])),
                 ('title', models.CharField(blank=True, default='', help_text='role or job, shown under the name', max_length=200)),

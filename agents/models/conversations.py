@@ -116,7 +116,7 @@ class Agent(models.Model):
         default="",
         choices=Origin.choices,
         editable=False,
-        help_text="an example of `manage.py seed`, or your own; the examples' propositions and nudges are for examples only",
+        help_text="an example of manage.py seed, or your own; the examples' propositions and nudges are for examples only",
     )
     display_name = models.CharField(max_length=120, validators=[validate_name])
     aliases = models.JSONField(
@@ -343,17 +343,17 @@ def find_agents(names: str) -> list[Agent]:
     Raises:
         UnknownAgent: A name is no agent's, or none is given.
     """
-    wanted = [name.strip() for name in names.split(",") if name.strip()]
-    if not wanted:
+    typed = [name.strip() for name in names.split(",") if name.strip()]
+    if not typed:
         raise UnknownAgent("no agent named; write slugs separated by commas, or all")
-    if [name.lower() for name in wanted] == ["all"]:
+    if [name.lower() for name in typed] == ["all"]:
         return list(Agent.objects.in_use().order_by("slug"))
-    named = agents_named(wanted)
-    missing = [name for name in wanted if name not in named]
+    named = agents_named(typed)
+    missing = [name for name in typed if name not in named]
     if missing:
         slugs = slugs_offered()
         raise UnknownAgent("; ".join(dict.fromkeys(no_agent(name, slugs) for name in missing)))
-    return list({named[name].pk: named[name] for name in wanted}.values())
+    return list({named[name].pk: named[name] for name in typed}.values())
 
 
 def agents_named(names: Sequence[str]) -> dict[str, Agent]:

@@ -406,7 +406,7 @@ def restore_version(
         return save_persona(agent=agent, traits=values_of(version), note=note, user=user)
 
 
-def _locked_agent(agent_id: int, seen: str) -> Agent:
+def _locked_agent(agent_id: int, seen_digest: str) -> Agent:
     """Return an agent with its row locked.
 
     Args:
@@ -416,7 +416,7 @@ def _locked_agent(agent_id: int, seen: str) -> Agent:
         PersonaMovedOn: The persona was changed since.
     """
     agent = Agent.objects.select_for_update(no_key=True).get(pk=agent_id)
-    if current_digest(agent) != seen:
+    if current_digest(agent) != seen_digest:
         raise PersonaMovedOn(f"the persona of {agent} was changed since it was shown; look at it again")
     return agent
 
@@ -476,14 +476,14 @@ def changes_since(since: Iterable[tuple[int, str]]) -> dict[tuple[int, str], tup
     Returns:
         By what was asked: at most five versions, the newest. What has no later version, or no version of that digest, is left out.
     """
-    wanted = set(since)
-    agents = {agent for agent, _ in wanted}
+    digests = set(since)
+    agents = {agent for agent, _ in digests}
     rows = PersonaVersion.objects.filter(agent__in=agents).order_by("agent", "number")
     versions_of: dict[int, list[Any]] = {}
     for row in rows.values("pk", "agent", "number", "digest"):
         versions_of.setdefault(row["agent"], []).append(row)
     later: dict[tuple[int, str], list[int]] = {}
-    for agent, digest in wanted:
+    for agent, digest in digests:
         versions = versions_of.get(agent, [])
         of_digest = [index for index, row in enumerate(versions) if row["digest"] == digest]
         if of_digest and of_digest[-1] + 1 < len(versions):

@@ -69,20 +69,20 @@ class SwarmForm(SwarmModelForm):
 
         What is refused becomes an error of its field, where that has none yet.
         """
-        given: dict[str, Any] = super().clean() or {}
-        given["tools"] = given.get("tools") or []
+        cleaned: dict[str, Any] = super().clean() or {}
+        cleaned["tools"] = cleaned.get("tools") or []
         try:
-            asked = check_values({name: given[name] for name in SwarmRequest.model_fields if name in given})
+            checked = check_values({name: cleaned[name] for name in SwarmRequest.model_fields if name in cleaned})
             if not self.errors:
-                changed = Swarm(name=asked.name, intents=asked.intents, enabled=asked.enabled)
-                for agent in given["agents"].order_by("pk"):
+                changed = Swarm(name=checked.name, intents=checked.intents, enabled=checked.enabled)
+                for agent in cleaned["agents"].order_by("pk"):
                     check_clashes(agent, chain(agent.swarms.exclude(pk=self.instance.pk), [changed]))
         except Refused as refused:
             for path, sentence in refused.errors.items():
                 field = path.partition("[")[0]
                 if field not in self.errors:
                     self.add_error(field, sentence)
-        return given
+        return cleaned
 
 
 PhaseForm = request_form(PhaseRequest)
@@ -325,41 +325,41 @@ def known_of(state: DialogState) -> dict[str, Any]:
     }
 
 
-def action_of(given: QueryDict) -> str:
+def action_of(form: QueryDict) -> str:
     """Return which button of the page of a state was pressed; its name is a field of the form."""
     for action in (*ENTRY_ACTIONS, "add", "write"):
-        if action in given:
+        if action in form:
             return action
     return "edit"
 
 
-def change_state(row: DialogState, action: str, given: QueryDict) -> None:
+def change_state(row: DialogState, action: str, form: QueryDict) -> None:
     """Do what a person asks for on the page of a dialog state.
 
     Args:
         action: ``write`` (the summary), ``add``, ``edit``, or one of `ENTRY_ACTIONS`. But for the first two, the form's field of
             this name has the entry's primary key.
-        given: The form. An edited text is in the field ``text-`` with the entry's key.
+        form: The form. An edited text is in the field ``text-`` with the entry's key.
 
     Raises:
         StateRefused: It is not allowed, or there is no such entry.
     """
     if action == "write":
-        write_summary(row.agent, row.channel, given.get("summary", ""))
+        write_summary(row.agent, row.channel, form.get("summary", ""))
         return
     with updating(row.agent, row.channel) as state:
         if action == "add":
             values = {
-                "text": given.get("text", ""),
-                "quote": given.get("quote", ""),
-                "position": number_in(given, "position") or 0,
-                "pinned": "pinned" in given,
+                "text": form.get("text", ""),
+                "quote": form.get("quote", ""),
+                "position": number_in(form, "position") or 0,
+                "pinned": "pinned" in form,
             }
-            add(state, given.get("kind", ""), values)
+            add(state, form.get("kind", ""), values)
             return
-        entry_id = number_in(given, action) or 0
+        entry_id = number_in(form, action) or 0
         if action == "edit":
-            edit(state, entry_id, given.get(f"text-{entry_id}", ""))
+            edit(state, entry_id, form.get(f"text-{entry_id}", ""))
         else:
             ENTRY_ACTIONS[action](state, entry_id)
 
@@ -402,14 +402,14 @@ def outcome_of(turn: SwarmTurn) -> tuple[str, display.Tone]:
     return DECISIONS.get(decided, "calibrated"), "plain"
 
 
-def swarm_notes(request: HttpRequest, shown: list[Message]) -> dict[int, SafeString]:
+def swarm_notes(request: HttpRequest, messages: list[Message]) -> dict[int, SafeString]:
     """Return, by a message's primary key, what a swarm did with it and a link to what it remembers, for the page of a conversation.
 
     Messages that no swarm's turn sent are left out; the link is for those who may view dialog states.
     """
     notes: dict[Any, SafeString] = {}
     states = DialogState.objects.filter(agent=OuterRef("agent"), channel=OuterRef("channel"))
-    turns = SwarmTurn.objects.filter(message__in=shown).defer("draft")
+    turns = SwarmTurn.objects.filter(message__in=messages).defer("draft")
     may_read = request.user.has_perm("swarm.view_dialogstate")
     for turn in turns.annotate(state=Subquery(states.values("pk")[:1])):
         note = format_html("swarm: {}", display.page_of(turn, outcome_of(turn)[0]))

@@ -230,7 +230,7 @@ class Dialogs(View):
 
         With `If-Match`, the ETag of what you read, it is a 412 when it was changed since.
         """
-        agent, where, given = or_404(the_agent, slug), or_404(the_channel, channel), self.read_body()
+        agent, where, body = or_404(the_agent, slug), or_404(the_channel, channel), self.read_body()
         expected = self.expected(request)
         self._state(agent, where)
         with transaction.atomic():
@@ -238,12 +238,12 @@ class Dialogs(View):
                 etag = etag_of(dialog_of(state))
                 if expected is not None and etag not in expected:
                     raise Changed(etag)
-                for kind in (kind for kind in KINDS if kind in given.sent):
-                    _replace(state, kind, getattr(given, kind))
-                if "preferences" in given.sent:
-                    state.preferences = _preferences(given.preferences)
-            if "summary" in given.sent:
-                write_summary(agent, where, given.summary)
+                for kind in (kind for kind in KINDS if kind in body.sent):
+                    _replace(state, kind, getattr(body, kind))
+                if "preferences" in body.sent:
+                    state.preferences = _preferences(body.preferences)
+            if "summary" in body.sent:
+                write_summary(agent, where, body.summary)
         return self.tagged(request, dialog_of(self._state(agent, where)))
 
     def _state(self, agent: Agent, channel: Channel) -> DialogState:
@@ -255,11 +255,11 @@ class Dialogs(View):
         rows = DialogState.objects.select_related("agent", "channel").prefetch_related("entries")
         state = rows.filter(agent=agent, channel=channel).first()
         if state is None:
-            there = (
+            slugs = (
                 Channel.objects.filter(dialog_states__agent=agent).order_by("-pk").values_list("slug", flat=True)[:20]
             )
             sentence = f"agent {agent.slug!r} remembers nothing of channel {channel.slug!r}"
-            raise NotFound(f"{sentence}; it does of: {', '.join(there) or 'none'}")
+            raise NotFound(f"{sentence}; it does of: {', '.join(slugs) or 'none'}")
         return state
 
 
@@ -280,22 +280,22 @@ def dialog_of(state: DialogState) -> Dialog:
     )
 
 
-def _replace(state: DialogState, kind: str, given: Sequence[EntryBody]) -> None:
+def _replace(state: DialogState, kind: str, bodies: Sequence[EntryBody]) -> None:
     """Make the entries of a kind those given: one with an id stays and is changed, one without is new, and all others are removed.
 
     Raises:
         StateRefused: One is not allowed, or no entry of this kind has its id.
     """
     remembered = {entry.pk: entry for entry in entries(state, kind)}
-    for number, body in enumerate(given):
+    for number, body in enumerate(bodies):
         if body.id is not None and body.id not in remembered:
             allowed = ", ".join(map(str, remembered)) or "none, there are no entries"
             raise StateRefused(f"{kind}[{number}].id", f"{body.id}; allowed: {allowed}")
-    kept_ids = {body.id for body in given}
+    kept_ids = {body.id for body in bodies}
     for entry_id in remembered.keys() - kept_ids:
         remove(state, entry_id)
-    kept = [body for body in given if "id" in body.sent]
-    added = [body for body in given if "id" not in body.sent]
+    kept = [body for body in bodies if "id" in body.sent]
+    added = [body for body in bodies if "id" not in body.sent]
     for body in kept:  # first: what is unpinned makes room for what is new
         _change_entry(state, remembered[body.id], body)
     for body in added:
@@ -314,15 +314,15 @@ def _change_entry(state: DialogState, entry: DialogEntry, body: EntryBody) -> No
         unpin(state, entry.pk)
 
 
-def _preferences(given: Mapping[str, str]) -> dict[str, str]:
+def _preferences(values: Mapping[str, str]) -> dict[str, str]:
     """Return preferences of which each name and value is known.
 
     Raises:
         StateRefused: One is not.
     """
-    for name, value in given.items():
+    for name, value in values.items():
         if name not in PREFERENCES:
             raise StateRefused(f"preferences.{name[:40]}", f"unknown; allowed: {', '.join(PREFERENCES)}")
         if value not in PREFERENCES[name]:
             raise StateRefused(f"preferences.{name}", f"{value[:80]!r}; allowed: {', '.join(PREFERENCES[name])}")
-    return dict(given)
+    return dict(values)

@@ -11,7 +11,7 @@ from pydantic import Field, StringConstraints
 
 from agents.kit.bodies import Body, validate
 from agents.kit.capability import declared
-from agents.kit.use_cases import Shown
+from agents.kit.use_cases import FieldDisplay
 from agents.models import Agent
 from agents.models.conversations import FieldRefused
 from agents.swarm.intents import intents as known_intents
@@ -42,11 +42,11 @@ class PhaseRequest(Body):
     """A phase as it is to be. One whose prompt or temperature is new gets its next version."""
 
     name: Name = Field(description=_about(SwarmPhase, "name"))
-    phase: Annotated[Literal["pre", "main", "post"], Shown(choices=_moments)] = Field(
+    phase: Annotated[Literal["pre", "main", "post"], FieldDisplay(choices=_moments)] = Field(
         description=_about(SwarmPhase, "phase")
     )
     order: int = Field(ge=1, le=1000, description=_about(SwarmPhase, "order"))
-    prompt: Annotated[str, Shown(is_long=True)] = Field(
+    prompt: Annotated[str, FieldDisplay(is_long=True)] = Field(
         min_length=1, max_length=20_000, description=_about(SwarmPhase, "prompt")
     )
     enabled: bool = Field(True, description=_about(SwarmPhase, "enabled"))
@@ -192,17 +192,17 @@ def _save_phases(swarm: Swarm, phases: Sequence[PhaseRequest]) -> None:
     """
     swarm.phases.exclude(name__in=[phase.name for phase in phases]).delete()
     before = {phase.name: phase for phase in swarm.phases.all()}
-    for wanted in phases:
-        _store_phase(before.get(wanted.name) or SwarmPhase(swarm=swarm, name=wanted.name, version=0), wanted)
+    for request in phases:
+        _store_phase(before.get(request.name) or SwarmPhase(swarm=swarm, name=request.name, version=0), request)
 
 
-def _store_phase(phase: SwarmPhase, wanted: PhaseRequest) -> SwarmPhase:
+def _store_phase(phase: SwarmPhase, request: PhaseRequest) -> SwarmPhase:
     """Make a phase equal to what is wanted and save it, unless nothing changes: each save is an entry of its history.
 
     Args:
         phase: A new one has version 0.
     """
-    values = wanted.model_dump()
+    values = request.model_dump()
     changed = {name for name, value in values.items() if getattr(phase, name) != value}
     if phase.version == 0 or changed & {"prompt", "temperature"}:
         phase.version += 1

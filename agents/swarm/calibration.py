@@ -308,12 +308,12 @@ def _instructions(agent: Agent, phases: Sequence[SwarmPhase]) -> str:
 def _material(agent: Agent, trigger: Message, transcript: Sequence[Message], state: DialogState, nonce: str) -> str:
     """Render the conversation, what is known of it, the question that waits, and the message, each fenced; what is empty is left out."""
     earlier = [_numbered_line(message, agent) for message in transcript if message.position < trigger.position]
-    known = _known_lines(state)
+    known_lines = _known_lines(state)
     pending = _short_line((state.pending or {}).get("question", ""))
     return render_prompt(
         "swarm/message",
         earlier=fence("CONVERSATION", "\n".join(earlier), nonce) if earlier else "",
-        known=fence("KNOWN", "\n".join(known), nonce) if known else "",
+        known=fence("KNOWN", "\n".join(known_lines), nonce) if known_lines else "",
         pending=fence("QUESTION", safe_and_cut(pending), nonce) if pending else "",
         message=fence("MESSAGE", _numbered_line(trigger, agent), nonce),
         number=trigger.position,
@@ -472,14 +472,14 @@ def _missing_information(text: str, earlier: Sequence[str], state: DialogState) 
     pending = state.pending or {}
     facts = [fact.text for fact in entries(state, "facts")]
     # On one line with its question, so that "70" answers "How much do you weigh?".
-    known = "\n".join([f"{pending.get('question', '')} {text}", *earlier, *facts])
+    known_text = "\n".join([f"{pending.get('question', '')} {text}", *earlier, *facts])
     asked_for = set(pending.get("missing", ()))
     if _sentence_patterns()["new_request"].search(text) or intent_of(text) in COMMANDS:
         asked_for = set()  # the person dropped the matter
     missing: list[RequiredInformation] = []
     for information in _required_information():
         is_needed = information.name in asked_for or information.asks.search(text)
-        if is_needed and not information.given.search(known):
+        if is_needed and not information.given.search(known_text):
             missing.append(information)
     return missing
 

@@ -103,15 +103,19 @@ class Lane:
     @property
     def register(self) -> list[tuple[str, str]]:
         """Return what the calibrators saw besides entries and texts: ``tone``, ``direct``."""
-        seen = self.trace.calibration if self.trace else {}
+        calibration = self.trace.calibration if self.trace else {}
         texts = ("question", "cannot", "assumption", "heuristic")
-        return [(name, str(value)) for name, value in seen.items() if not isinstance(value, list) and name not in texts]
+        return [
+            (name, str(value))
+            for name, value in calibration.items()
+            if not isinstance(value, list) and name not in texts
+        ]
 
     @property
     def remembered(self) -> list[tuple[str, list[str]]]:
         """Return each kind of entry that the calibrators reported, with the words of its entries; not all need have entered the state."""
-        seen = self.trace.calibration if self.trace else {}
-        return [(kind, [entry["quote"] for entry in seen[kind]]) for kind in KINDS if seen.get(kind)]
+        calibration = self.trace.calibration if self.trace else {}
+        return [(kind, [entry["quote"] for entry in calibration[kind]]) for kind in KINDS if calibration.get(kind)]
 
     @property
     def decision(self) -> str:
@@ -138,8 +142,8 @@ def lane_of_turn(turn: SwarmTurn) -> Lane:
     """Return what the phases did in a turn. Its messages' texts are among it: show it only to those who may read them."""
     ids = [phase_entry["id"] for step in turn.steps for phase_entry in step["phases"]]
     phases = SwarmPhase.objects.filter(Q(swarm=turn.swarm_id) | Q(pk__in=ids))
-    known = {phase.pk: phase for phase in phases.order_by("order", "pk")}
-    stages = [_stage_of_turn(turn, kind, known) for kind in SwarmPhase.Phase.values]
+    phase_by_id = {phase.pk: phase for phase in phases.order_by("order", "pk")}
+    stages = [_stage_of_turn(turn, kind, phase_by_id) for kind in SwarmPhase.Phase.values]
     refused = [step for step in turn.steps if step["outcome"] == "refused"]
     last_text = turn.polished or turn.draft
     return Lane(
@@ -154,7 +158,7 @@ def lane_of_turn(turn: SwarmTurn) -> Lane:
     )
 
 
-def _stage_of_turn(turn: SwarmTurn, kind: str, known: Mapping[int, SwarmPhase]) -> LaneStage:
+def _stage_of_turn(turn: SwarmTurn, kind: str, phase_by_id: Mapping[int, SwarmPhase]) -> LaneStage:
     """Return what the phases of a kind did in a turn, in their order; those that were not asked say why."""
     stage = LaneStage(kind=kind, counters=_counters(turn, kind))
     asked_ids: set[int] = set()
@@ -169,7 +173,7 @@ def _stage_of_turn(turn: SwarmTurn, kind: str, known: Mapping[int, SwarmPhase]) 
             after=step["text"],
             milliseconds=turn.milliseconds.get(step["call"]),
         )
-        boxes = [_box_of_step(phase_entry, known) for phase_entry in step["phases"]]
+        boxes = [_box_of_step(phase_entry, phase_by_id) for phase_entry in step["phases"]]
         if call.outcome == "skipped":
             for box in boxes:
                 box.why_skipped = call.why
@@ -181,7 +185,7 @@ def _stage_of_turn(turn: SwarmTurn, kind: str, known: Mapping[int, SwarmPhase]) 
             text = call.after
         stage.boxes += boxes
         asked_ids.update(phase_entry["id"] for phase_entry in step["phases"])
-    others = [phase for phase in known.values() if phase.phase == kind and phase.pk not in asked_ids]
+    others = [phase for phase in phase_by_id.values() if phase.phase == kind and phase.pk not in asked_ids]
     was_asked = bool(stage.boxes)
     was_given = all(step["kind"] == "post" for step in turn.steps)
     for phase in others:
@@ -212,13 +216,13 @@ def _box_of(phase: SwarmPhase, why_skipped: str) -> Box:
     return Box(name=phase.name, order=phase.order, version=phase.version, phase=phase, why_skipped=why_skipped)
 
 
-def _box_of_step(phase_entry: Mapping[str, Any], known: Mapping[int, SwarmPhase]) -> Box:
+def _box_of_step(phase_entry: Mapping[str, Any], phase_by_id: Mapping[int, SwarmPhase]) -> Box:
     """Return the box of a phase as it was in a turn."""
     return Box(
         name=phase_entry["name"],
         order=phase_entry["order"],
         version=phase_entry["version"],
-        phase=known.get(phase_entry["id"]),
+        phase=phase_by_id.get(phase_entry["id"]),
     )
 
 

@@ -165,14 +165,14 @@ def recalled(text: str, words_of: Mapping[int, frozenset[str]]) -> list[int]:
     Args:
         words_of: Position to telling words of each message.
     """
-    wanted = _telling_words(text)
+    telling_words = _telling_words(text)
     holders = Counter[str]()
     for words in words_of.values():
-        holders.update(wanted & words)
+        holders.update(telling_words & words)
     worth = {word: math.log(1 + len(words_of) / count) for word, count in holders.items()}
     scores: dict[int, float] = {}
     for position, words in words_of.items():
-        shared = wanted & words
+        shared = telling_words & words
         if shared:
             scores[position] = math.fsum(worth[word] for word in shared)
     best_first = sorted(scores, key=lambda position: (scores[position], position), reverse=True)

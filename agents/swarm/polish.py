@@ -263,10 +263,10 @@ def _why_replacement_refused(draft: str, answer: PolishAnswer, phases: Sequence[
     if answer.replaced_by == RECOVERY and all(outcome.ok for outcome in material.outcomes):
         return "it recovers from an error, and no tool failed"
     tool_answers = [outcome.answer for outcome in material.outcomes]
-    known = parse_text("\n".join([draft, material.message, *tool_answers]))
+    sources = parse_text("\n".join([draft, material.message, *tool_answers]))
     replacement = parse_text(answer.text)
     for guard in (edits.numbers, edits.dates, edits.links, edits.code, edits.form):
-        added = guard(known, replacement).added
+        added = guard(sources, replacement).added
         if added:
             return f"it replaces the draft and adds {added[0]}, which nobody named"
     return ""

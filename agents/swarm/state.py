@@ -330,9 +330,9 @@ def _make_room(state: DialogState) -> None:
 
 def drop_summarised(state: DialogState, keys: Iterable[QuoteKey]) -> None:
     """Delete the entries with quotes of these keys that were leaving: a summary holds them."""
-    held = set(keys)
+    summarised = set(keys)
     leaving = _shown_rows(state, *LIST_KINDS).filter(leaving=True)
-    gone = [entry.pk for entry in leaving if key_of(entry.position, entry.quote) in held]
+    gone = [entry.pk for entry in leaving if key_of(entry.position, entry.quote) in summarised]
     state.entries.filter(pk__in=gone).delete()
 
 

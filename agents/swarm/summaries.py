@@ -344,7 +344,7 @@ def _with_a_new_sentence(chosen: list[Quote], material: SummaryMaterial, *, agen
 def _with_pinned(quotes: list[Quote], state: DialogState, to_position: int) -> list[Quote]:
     """Return the quotes and what else is pinned of the messages up to a position: people may have pinned more during the call."""
     keys = {quote.key for quote in quotes}
-    missing = [held for held in _quotes_to_hold(state) if held.position <= to_position and held.key not in keys]
+    missing = [quote for quote in _quotes_to_hold(state) if quote.position <= to_position and quote.key not in keys]
     return quotes + missing
 
 
@@ -400,12 +400,12 @@ def _last_before_window(messages: QuerySet[Message]) -> int:
 
 def _quotes_to_hold(state: DialogState) -> list[Quote]:
     """Return the facts, assumptions and decisions that are pinned, or stay only until a summary holds them, as quotes of one."""
-    held: list[Quote] = []
+    quotes: list[Quote] = []
     for entry in entries(state, *PART_OF_KIND):
         if entry.pinned or entry.leaving:
             part = PART_OF_KIND[entry.kind]
-            held.append(Quote(part=part, position=entry.position, who=entry.author, quote=entry.quote))
-    return held
+            quotes.append(Quote(part=part, position=entry.position, who=entry.author, quote=entry.quote))
+    return quotes
 
 
 # -- choosing sentences

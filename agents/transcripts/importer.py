@@ -244,13 +244,13 @@ def import_transcript(
     """
     transcript = Transcript(path, options, name=name)
     checked = _read_and_check(transcript, rights or Rights(), progress)
-    tally = checked.tally
+    counts = checked.counts
     step = COMPARING if dry_run else IMPORTING
     imported = 0
     duplicates = 0
     other_author = 0
     orphans: list[tuple[int, Key]] = []
-    progress(step, 0, tally.messages)
+    progress(step, 0, counts.messages)
     messages = transcript.prepare().messages
     while batch := list(islice(messages, BATCH)):
         result = count_batch(batch) if dry_run else write_batch(batch, job=job, on_new=on_new)
@@ -258,28 +258,28 @@ def import_transcript(
         duplicates += result.duplicates
         other_author += result.other_author
         orphans += result.orphans
-        progress(step, imported + duplicates, tally.messages)
+        progress(step, imported + duplicates, counts.messages)
     return ImportReport(
         format=transcript.format,
-        channels=tally.channels,
-        read=tally.read,
+        channels=counts.channels,
+        read=counts.read,
         imported=imported,
         duplicates=duplicates,
         other_author=other_author,
-        skipped=sum(tally.skipped.values()),
-        skipped_by_reason=tally.skipped,
-        system_prompts=tally.system_prompts,
+        skipped=sum(counts.skipped.values()),
+        skipped_by_reason=counts.skipped,
+        system_prompts=counts.system_prompts,
         speakers={
-            name: Speaker(agent=counted.slug, messages=counted.messages) for name, counted in tally.speakers.items()
+            name: Speaker(agent=counted.slug, messages=counted.messages) for name, counted in counts.speakers.items()
         },
         replaced_characters=checked.cleaner.replaced,
         cut_texts=checked.cleaner.cut,
         replies_without_parent=link_orphans(orphans),
         dry_run=dry_run,
-        **tally.times(),
-        undated=tally.undated,
-        warnings=[str(warning) for warning in tally.warnings()],
-        skipped_lines=tally.skipped_lines,
+        **counts.times(),
+        undated=counts.undated,
+        warnings=[str(warning) for warning in counts.warnings()],
+        skipped_lines=counts.skipped_lines,
     )
 
 
@@ -297,13 +297,13 @@ def _read_and_check(transcript: Transcript, rights: Rights, progress: Progress) 
         if number % BATCH == 0:
             progress(CHECKING, source.bytes_read, source.size)
     checked = prepared.preparer
-    checked.tally.check_understood(source.name)
+    checked.counts.check_understood(source.name)
     unused = checked.speakers.unused()
     if unused:
-        names = ", ".join(repr(name) for name in list(checked.tally.speakers)[:20])
+        names = ", ".join(repr(name) for name in list(checked.counts.speakers)[:20])
         raise NotThere(
             f"{unused[0]!r}: no such speaker or role in {source.name}; its speakers: {names or 'none'}", option="--map"
         )
-    check_rights(checked.tally.authors, rights)
+    check_rights(checked.counts.authors, rights)
     source.check_unchanged()
     return checked

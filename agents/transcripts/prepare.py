@@ -169,7 +169,7 @@ class SpeakerCount:
 
 
 @dataclass(slots=True)
-class Tally:
+class FileCounts:
     """Counts what is in a file. ``read = messages + system_prompts + skipped``.
 
     Attributes:
@@ -389,7 +389,7 @@ class Preparer:
     ) -> None:
         self.speakers = speakers
         self.targets = targets
-        self.tally = Tally()
+        self.counts = FileCounts()
         self.cleaner = Cleaner()
         self._path = path
         self._tags = tags
@@ -398,24 +398,24 @@ class Preparer:
         self._occurrences: Counter[int] = Counter()  # of each content in a channel, by its digest
 
     def messages(self, records: Iterable[Record]) -> Iterator[Prepared]:
-        """Yield the messages among `records`. System prompts and what is no message are counted in `tally` alone, guesses noted there.
+        """Yield the messages among `records`. System prompts and what is no message are counted in `counts` alone, guesses noted there.
 
         Raises:
             FileError: A record cannot be stored; names the line and the reason. Or the reader cannot go on.
         """
         for record in records:
             is_entry = not isinstance(record, ChannelInfo | Guess)  # those two tell of a channel or of the file
-            self.tally.read += is_entry
+            self.counts.read += is_entry
             try:
                 if isinstance(record, ChannelInfo):
                     self.targets.announce(record)
                 elif isinstance(record, Guess):
-                    self.tally.guesses.append(record)
+                    self.counts.guesses.append(record)
                 elif isinstance(record, Skipped):
-                    self.tally.skip(record)
+                    self.counts.skip(record)
                 elif record.kind == "system":
-                    self.tally.system_prompts += 1
-                    self.tally.first_system_prompt = self.tally.first_system_prompt or record.text[:PROMPT_KEPT]
+                    self.counts.system_prompts += 1
+                    self.counts.first_system_prompt = self.counts.first_system_prompt or record.text[:PROMPT_KEPT]
                 else:
                     yield self._prepared(record)
             except (OptionError, ValueError) as error:
@@ -435,8 +435,8 @@ class Preparer:
             raise ValueError(f"a speaker's name of more than {NAME_LIMIT} characters: {speaker[:60]!r}...")
         text = self.cleaner.text(message.text)
         target = self.targets.target_of(message.channel, message.conversation)
-        self.tally.count(speaker, author, target.slug, sent_at)
-        self.tally.count_zone(message.sent_at)
+        self.counts.count(speaker, author, target.slug, sent_at)
+        self.counts.count_zone(message.sent_at)
         if author.outsider:  # under the cleaned name
             author = Author(outsider=self.speakers.outsider(speaker))
         return Prepared(

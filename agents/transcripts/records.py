@@ -108,19 +108,22 @@ class Guess:
 Record = SourceMessage | Skipped | ChannelInfo | Guess
 
 
-def guess_no_time(names: Iterable[str], read: Mapping[str, str], *, line: int, what: str) -> Iterator[Guess]:
+def guess_no_time(
+    names: Iterable[str], read: Mapping[str, str], *, line: int, what: str, where: str = ""
+) -> Iterator[Guess]:
     """Yield a warning that messages have no times, where a column (or key: `what`) that is not used may hold them.
 
     Args:
         names: Of all columns.
         read: Our field to the name of its column.
+        where: Of which messages, where not of all.
     """
     unused = [name for name in names if name and name not in read.values()]
     if not unused:
         return
     used = ", ".join(f"{field}={name}" for field, name in read.items())
     yield Guess(
-        f"No {what} holds the time of a message as far as the names say. Read: {used}; not used: {', '.join(unused[:20])}.",
+        f"No {what}{where} holds the time of a message as far as the names say. Read: {used}; not used: {', '.join(unused[:20])}.",
         line,
         f"If one of these is the time: --columns sent_at={what.upper()}",
     )

@@ -95,7 +95,7 @@ def ingest_spans(batch: dict[str, Any], *, rights: Rights | None = None) -> Inge
         models = {ASSISTANT} | {call.agent for call in calls if call.agent}
         ingested = store_ingested(prepared, rights=rights, models=models, sampler=sampler)
         observed = ingested.observed + _observe(attribution.newly_agents)
-    skipped = dict(preparer.tally.skipped)
+    skipped = dict(preparer.counts.skipped)
     if len(new_calls) < len(calls):
         skipped["span stored before"] = len(calls) - len(new_calls)
     return IngestedSpans(
@@ -104,11 +104,11 @@ def ingest_spans(batch: dict[str, Any], *, rights: Rights | None = None) -> Inge
         duplicates=ingested.duplicates,
         sampled_out=sampled.number,
         observed=observed,
-        system_prompts=preparer.tally.system_prompts,
+        system_prompts=preparer.counts.system_prompts,
         skipped_by_reason=skipped,
         attributed=attribution.changed,
         notes=[*sampled.notes, *ingested.notes, *_unmeasured_note(prepared, models), *ambiguous],
-        channels=dict.fromkeys(preparer.tally.channels, ""),  # the view adds where to find them
+        channels=dict.fromkeys(preparer.counts.channels, ""),  # the view adds where to find them
     )
 
 
@@ -156,10 +156,10 @@ def _sample_calls(calls: Sequence[Call], sampler: ConversationSampler | None) ->
 def _agents_by_conversation(calls: Sequence[Call]) -> dict[str, set[int]]:
     """Return of each conversation the agents (pk) that its spans, or the nearest ones around them that are known so far, name."""
     rows = _span_rows(calls)
-    known = {(row.trace, row.span): row for row in rows}
+    row_by_span = {(row.trace, row.span): row for row in rows}
     for row in _spans_of_traces({row.trace for row in rows}):
-        known[row.trace, row.span] = row
-    agents = _agents_of(list(known.values()))
+        row_by_span[row.trace, row.span] = row
+    agents = _agents_of(list(row_by_span.values()))
     slugs: dict[str, set[str]] = {}
     for call in _with_agent_slugs(calls, agents):
         slugs.setdefault(call.conversation, set()).add(call.agent)

@@ -262,8 +262,8 @@ def _locked_channels(targets: dict[str, Target]) -> dict[str, Channel]:
 
     Channels that exist stay as they are.
     """
-    known = set(Channel.objects.filter(slug__in=targets).values_list("slug", flat=True))
-    missing = [target for slug, target in sorted(targets.items()) if slug not in known]
+    existing = set(Channel.objects.filter(slug__in=targets).values_list("slug", flat=True))
+    missing = [target for slug, target in sorted(targets.items()) if slug not in existing]
     if missing:
         made = [
             Channel(

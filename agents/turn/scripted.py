@@ -129,8 +129,8 @@ def _tool_call(request: LLMRequest, name: str, **arguments: Any) -> dict[str, An
             raise InvalidAnswer(arguments["reason"])
         raise InvalidAnswer(f"the scripted actor needs the tool {name}; offered: {', '.join(tools) or 'none'}")
     properties: Mapping[str, Any] = tools[name].input_schema.get("properties", {})
-    taken = {argument: value for argument, value in arguments.items() if argument in properties}
-    return {"text": "", "tool_calls": [{"name": name, "input": taken}]}
+    accepted = {argument: value for argument, value in arguments.items() if argument in properties}
+    return {"text": "", "tool_calls": [{"name": name, "input": accepted}]}
 
 
 def _distinct(lines: Sequence[str]) -> list[str]:

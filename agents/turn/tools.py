@@ -154,8 +154,8 @@ class SendMessage(Tool):
         """
         reached = [turn.channel] if turn.wanted_answer is not None else within_reach(turn.agent, turn.channel)
         by_slug = {channel.slug: channel for channel in reached}
-        wanted = self.channel.removeprefix("#") if self.channel else turn.channel.slug
-        channel = by_slug.get(wanted) or by_slug.get(wanted.casefold())
+        slug = self.channel.removeprefix("#") if self.channel else turn.channel.slug
+        channel = by_slug.get(slug) or by_slug.get(slug.casefold())
         if channel is None:
             allowed = ", ".join(list(by_slug)[:30]) or "none, you have joined no channel"
             raise ToolFault(f"The field channel is {shown(self.channel)}; allowed: {allowed}.")

@@ -398,10 +398,10 @@ def _agent_of_target(target: str) -> Agent | None:
 
 def _asked_mechanism(request: HttpRequest) -> Mechanism | None:
     """Return the mechanism that the address asks for; None for all."""
-    wanted = request.GET.get("mechanism", "")
-    if wanted and wanted not in BY_ID:
-        raise Http404(f"There is no mechanism {wanted!r}; there are {', '.join(BY_ID)}.")
-    return BY_ID.get(wanted)
+    name = request.GET.get("mechanism", "")
+    if name and name not in BY_ID:
+        raise Http404(f"There is no mechanism {name!r}; there are {', '.join(BY_ID)}.")
+    return BY_ID.get(name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -415,11 +415,11 @@ class StoredRows:
 
 def _stored_rows(agent: Agent | None) -> StoredRows:
     """Read the configuration of an agent, or (None) the defaults, in one query."""
-    wanted = Q(is_defaults=True)
+    condition = Q(is_defaults=True)
     if agent is not None:
-        wanted |= Q(agent=agent)
+        condition |= Q(agent=agent)
     own = defaults = None
-    for row in AgentEvaluationConfig.objects.filter(wanted).order_by():
+    for row in AgentEvaluationConfig.objects.filter(condition).order_by():
         if row.is_defaults:
             defaults = row
         else:

@@ -74,7 +74,7 @@ def _budget_lines(today: BudgetDay) -> list[object]:
 
 def count_gate(request: HttpRequest) -> Questions:
     """Ask of the watched agents whether the gate observed, whether a person marked one of its alarms, and whether it judged a draft."""
-    judged = CorrectionLog.objects.filter(
+    logs = CorrectionLog.objects.filter(
         ~synthetic_logs(), about_watched_agents("session__agent"), session__source=GateSession.Source.GATE
     )
     observed = GateSession.objects.filter(about_watched_agents(), source=GateSession.Source.OBSERVE)
@@ -82,7 +82,7 @@ def count_gate(request: HttpRequest) -> Questions:
     return {
         "gate observed": Exists(observed),
         "gate marked": Exists(marked),
-        "gate enforced": Exists(judged),
+        "gate enforced": Exists(logs),
     }
 
 

@@ -164,9 +164,9 @@ class Config(_Config):
         """
         agents = Agent.objects.select_related("evaluation_config").order_by("slug")
         page = self.paginate_queryset(agents) or []
-        shown = [_answer(request, agent, config) for agent, config in resolve_all(page)]
+        answers = [_answer(request, agent, config) for agent, config in resolve_all(page)]
         defaults = _answer(request, None, resolve_defaults())
-        answer = ConfigPage(**self.get_paginated_response(shown).data, defaults=defaults)
+        answer = ConfigPage(**self.get_paginated_response(answers).data, defaults=defaults)
         return self.tagged(request, answer, etag_of(defaults, around=answer))
 
     @answers(DefaultConfig)
@@ -186,8 +186,8 @@ class ConfigOfAgent(_Config):
     def retrieve(self, request: Request, agent: str) -> Response:
         """The configuration in effect for one agent, and what each field may be set to."""
         chosen = or_404(the_agent, agent)
-        shown = _answer(request, chosen, resolve_config(chosen))
-        return self.tagged(request, WholeAgentConfig(**dict(shown), fields=FIELDS), etag_of(shown))
+        answer = _answer(request, chosen, resolve_config(chosen))
+        return self.tagged(request, WholeAgentConfig(**dict(answer), fields=FIELDS), etag_of(answer))
 
     @answers(AgentConfig)
     def partial_update(self, request: Request, agent: str) -> Response:

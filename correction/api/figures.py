@@ -92,13 +92,13 @@ class Costs(Figures):
 
     @answers(CostSummary)
     def retrieve(self, request: Request) -> Response:
-        given = self.query
-        window = stretch(given)
+        parameters = self.query
+        window = stretch(parameters)
         try:
-            by = groupings(given["by"] or "mechanism,dimension")
+            by = groupings(parameters["by"] or "mechanism,dimension")
         except ValueError as error:
             raise ValidationError({"by": [str(error)]}) from None
-        return Response(get_cost_summary(agent=given["agent"], window=window, by=by).data())
+        return Response(get_cost_summary(agent=parameters["agent"], window=window, by=by).data())
 
 
 class GateFigures(Figures):
@@ -113,8 +113,8 @@ class GateFigures(Figures):
 
     @answers(GateStatistics)
     def retrieve(self, request: Request) -> Response:
-        given = self.query
-        return Response(get_gate_statistics(given["agent"], stretch(given)))
+        parameters = self.query
+        return Response(get_gate_statistics(parameters["agent"], stretch(parameters)))
 
 
 class GatePrecision(Figures):
@@ -128,9 +128,9 @@ class GatePrecision(Figures):
 
     @answers(PrecisionAnswer)
     def retrieve(self, request: Request) -> Response:
-        given = self.query
-        agent, window = given["agent"], stretch(given, default="all")
-        results = precision(agent=agent, window=window, dimension=given["dimension"] or "")
+        parameters = self.query
+        agent, window = parameters["agent"], stretch(parameters, default="all")
+        results = precision(agent=agent, window=window, dimension=parameters["dimension"] or "")
         answer = PrecisionAnswer(
             agent=agent.slug if agent else None, since=window.start, until=window.end, results=results
         )

@@ -51,5 +51,5 @@ def deadlines(*, agent: Agent, seconds: float, any_length: bool) -> dict[str, fl
             f"deadline {seconds:g}: allowed: {least:g} to 60 seconds, for a draft judged in less would pass unjudged; users who may "
             "change agents and their configuration may say less"
         )
-    wanted = max(round(seconds, 1), 0.1)
-    return {"gate_deadline_seconds": min(wanted, each), "gate_total_deadline_seconds": min(wanted, total)}
+    limit = max(round(seconds, 1), 0.1)
+    return {"gate_deadline_seconds": min(limit, each), "gate_total_deadline_seconds": min(limit, total)}

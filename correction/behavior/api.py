@@ -279,8 +279,8 @@ class BehaviorRequests(Rows):
         reverted already, what would change nothing and what is doubtful now: 409.
         """
 
-        def decide(row: BehaviorRequest, given: ApplyBody) -> object:
-            return apply_request(request=row, user=request.user, trait=given.trait.sent if given.trait else None)
+        def decide(row: BehaviorRequest, body: ApplyBody) -> object:
+            return apply_request(request=row, user=request.user, trait=body.trait.sent if body.trait else None)
 
         return self._decided(decide)
 
@@ -288,7 +288,7 @@ class BehaviorRequests(Rows):
     @action(detail=True, methods=["post"], permission_classes=(MayDecide,))
     def reject(self, request: Request, pk: int) -> Response:
         """Say that nothing is to come of it; `why` is stored."""
-        return self._decided(lambda row, given: reject_request(request=row, user=request.user, why=given.why))
+        return self._decided(lambda row, body: reject_request(request=row, user=request.user, why=body.why))
 
     @answers(WholeBehaviorRequest, 409)
     @action(detail=True, methods=["post"], permission_classes=(MayDecide,))
@@ -297,13 +297,13 @@ class BehaviorRequests(Rows):
 
         Where the same trait was changed since, it is a 409; `{"anyway": true}` does it all the same.
         """
-        return self._decided(lambda row, given: revert_request(request=row, user=request.user, anyway=given.anyway))
+        return self._decided(lambda row, body: revert_request(request=row, user=request.user, anyway=body.anyway))
 
     @answers(WholeBehaviorRequest, 409)
     @action(detail=True, methods=["post"], permission_classes=(MayDecide,), throttle_scope=PAID)
     def retry(self, request: Request, pk: int) -> Response:
         """Queue one again that failed or was cancelled: it goes on at the tier at which it stopped."""
-        return self._decided(lambda row, given: retry_request(request=row))
+        return self._decided(lambda row, body: retry_request(request=row))
 
     def _decided(self, decide: Callable[[BehaviorRequest, Any], object]) -> Response:
         row = self.get_object()
@@ -324,8 +324,8 @@ class BehaviorRequests(Rows):
         row = self.get_object()
         plan, why_not = None, ""
         try:
-            known = plan_request(request=row, n=self.query["messages"] or MESSAGES)
-            plan, why_not = _with_name(known, row), known.why_not
+            planned = plan_request(request=row, n=self.query["messages"] or MESSAGES)
+            plan, why_not = _with_name(planned, row), planned.why_not
         except BehaviorError as error:
             why_not = str(error)
         rows = BehaviorEffect.objects.filter(request=row).select_related("requested_by", "request__agent")
@@ -340,9 +340,9 @@ class BehaviorRequests(Rows):
         Fewer messages than wanted are judged where there are no more; with none before or after it is a 409, and so it is while one is
         under way. What was interrupted is judged again.
         """
-        row, given = self.get_object(), self.read_body()
+        row, body = self.get_object(), self.read_body()
         try:
-            effect = queue_effect(request=row, messages=given.messages, user=request.user)  # type: ignore[arg-type]  # no user is anonymous here
+            effect = queue_effect(request=row, messages=body.messages, user=request.user)  # type: ignore[arg-type]  # no user is anonymous here
         except BehaviorError as error:
             raise Conflict(str(error)) from None
         return located(

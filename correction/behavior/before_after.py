@@ -248,12 +248,12 @@ def _questions(
         )
 
 
-def _scores_of_sample(judged: Iterable[MessageVerdict]) -> Sample:
+def _scores_of_sample(verdicts: Iterable[MessageVerdict]) -> Sample:
     """Return the scores of a sample; what was not scored is in no mean.
 
     Of conversations that were kept by chance whole ones were drawn, and each weighs as it was likely to be kept.
     """
-    scored = [each for each in judged if each.verdict.status == "scored" and each.verdict.value is not None]
+    scored = [each for each in verdicts if each.verdict.status == "scored" and each.verdict.value is not None]
     is_sampled = any(each.message.channel.inclusion_probability < 1 for each in scored)
     observations = []
     for each in scored:
@@ -322,9 +322,9 @@ def messages_before(
     columns = {}
     for number in range(MESSAGES_OF_CONTEXT):
         columns[f"before_{number}"] = Subquery(earlier.values("pk")[number : number + 1])
-    judged = Message.objects.filter(pk__in=[message.pk for message in messages])
+    stored = Message.objects.filter(pk__in=[message.pk for message in messages])
     keys: set[int] = set()
-    for row in judged.annotate(**columns).values_list(*columns):
+    for row in stored.annotate(**columns).values_list(*columns):
         keys.update(key for key in row if key is not None)
     by_channel: dict[int, list[PlainMessage]] = defaultdict(list)
     for context_message in read_plain_messages(Message.objects.filter(pk__in=keys).order_by("position")):

@@ -76,19 +76,19 @@ def print_figures(path: Path, out: Any, *, as_json: bool = False) -> None:
     except ValueError as error:
         raise unusable(error) from None
     judge = model_of("judge")
-    judged, spent = judge_cases(cases)
+    judged_cases, spent = judge_cases(cases)
     if as_json:
-        result = figures_of(judged)
+        result = figures_of(judged_cases)
         result |= {"judge": judge, "heuristic": is_heuristic(judge), **spent_json(spent)}
-        result["cases"] = [case.model_dump(mode="json") for case in judged]
+        result["cases"] = [case.model_dump(mode="json") for case in judged_cases]
         out.write(as_text(result))
     else:
-        out.write(f"{counted(len(judged), 'message')} judged by {judge_label(judge)}")
-        write_figures(judged, out)
+        out.write(f"{counted(len(judged_cases), 'message')} judged by {judge_label(judge)}")
+        write_figures(judged_cases, out)
         out.write(cost_line(spent))
-    unscored = [case for case in judged if case.found is None]
+    unscored = [case for case in judged_cases if case.found is None]
     if unscored:
-        raise unanswered(f"{len(unscored)} of {len(judged)} messages could not be judged: {unscored[0].why}")
+        raise unanswered(f"{len(unscored)} of {len(judged_cases)} messages could not be judged: {unscored[0].why}")
 
 
 def read_cases(path: Path) -> list[Case]:
@@ -130,8 +130,8 @@ def judge_cases(cases: Sequence[Case]) -> tuple[list[JudgedCase], ledger.Totals]
     health = JudgeHealth()
     work_id = f"behavior-bench:{uuid.uuid4().hex[:12]}"
     jobs = [partial(judge_case, case, health=health, work_id=work_id) for case in cases]
-    judged = side_by_side(jobs, settings.LLM_MAX_CONCURRENCY)
-    return judged, ledger.totals(work_id=work_id)
+    judged_cases = side_by_side(jobs, settings.LLM_MAX_CONCURRENCY)
+    return judged_cases, ledger.totals(work_id=work_id)
 
 
 def judge_case(case: Case, *, health: JudgeHealth, work_id: str) -> JudgedCase:
@@ -139,27 +139,27 @@ def judge_case(case: Case, *, health: JudgeHealth, work_id: str) -> JudgedCase:
 
     `found` stays None, with the reason in `why`, where it was not asked or gave no answer.
     """
-    judged = JudgedCase(**case.model_dump(), why=health.down)
+    judged_case = JudgedCase(**case.model_dump(), why=health.down)
     if health.down:
-        return judged
+        return judged_case
     subject = Subject(name="Assistant", persona="")
     context = case.context[-MOST_EARLIER:]
     detection = detect(own_words(case.text), subject, context=context, work_id=work_id)
     health.note(failed=bool(detection.failure), why=detection.failure)
     gate = detection.answers.get("gate")
     if gate is None:
-        judged.why = detection.failure
-        return judged
-    judged.found = gate["has_request"]
-    judged.confidence = gate["confidence"]
+        judged_case.why = detection.failure
+        return judged_case
+    judged_case.found = gate["has_request"]
+    judged_case.confidence = gate["confidence"]
     trait = None
     if "map" in detection.answers:
         trait = read_map(detection.answers["map"], traits=()).after
     if trait is not None:
-        judged.trait = trait.name
-        judged.trait_strength = trait.strength
-    judged.verdict = verdict_of(case, trait)
-    return judged
+        judged_case.trait = trait.name
+        judged_case.trait_strength = trait.strength
+    judged_case.verdict = verdict_of(case, trait)
+    return judged_case
 
 
 def verdict_of(case: Case, trait: TraitValue | None) -> Verdict:
@@ -188,18 +188,18 @@ def verdict_of(case: Case, trait: TraitValue | None) -> Verdict:
     return "right" if is_raised is (trait.strength > UNSPECIFIED) else "opposite"
 
 
-def figures_of(judged: Sequence[JudgedCase]) -> dict[str, Any]:
+def figures_of(judged_cases: Sequence[JudgedCase]) -> dict[str, Any]:
     """Return precision, recall, F1 and false-positive rate, 0 to 1 (null = nothing to divide by), over the cases that were judged.
 
     Intervals are Wilson's, 95 %. F1 is 2 TP ÷ (2 TP + FP + FN).
     """
     # Whether a request was labelled, and whether one was found; without the cases that could not be judged.
-    pairs = [(case.request, case.found) for case in judged if case.found is not None]
+    pairs = [(case.request, case.found) for case in judged_cases if case.found is not None]
     hits = pairs.count((True, True))
     false = pairs.count((False, True))
     missed = pairs.count((True, False))
     rest = pairs.count((False, False))
-    verdicts = [case.verdict for case in judged if case.verdict]
+    verdicts = [case.verdict for case in judged_cases if case.verdict]
     right = verdicts.count("right")
     shares = {  # as what is divided, and what it is divided by
         "precision": (hits, hits + false),
@@ -217,7 +217,7 @@ def figures_of(judged: Sequence[JudgedCase]) -> dict[str, Any]:
             "false_negatives": missed,
             "true_negatives": rest,
         },
-        "unscored": len(judged) - len(pairs),
+        "unscored": len(judged_cases) - len(pairs),
         "traits": {
             "n": len(verdicts),
             "right": right,
@@ -236,9 +236,9 @@ def _interval(hits: int, total: int) -> list[float] | None:
     return [round(end, 4) for end in wilson_interval(hits, total)] if total else None
 
 
-def write_figures(judged: Sequence[JudgedCase], out: Any) -> None:
+def write_figures(judged_cases: Sequence[JudgedCase], out: Any) -> None:
     """Write the figures, the cases in which a request was missed or falsely found, and each request whose behaviour is labelled."""
-    figures = figures_of(judged)
+    figures = figures_of(judged_cases)
     console = console_on(out)
     rows = []
     for name in ("precision", "recall", "f1", "false_positive_rate"):
@@ -249,7 +249,7 @@ def write_figures(judged: Sequence[JudgedCase], out: Any) -> None:
         rows.append((name, value_text, interval_text))
     print_table(console, ("", ">Value", "95 % interval"), rows, title=f"{figures['unscored']} could not be judged")
     wrong = []
-    for case in judged:
+    for case in judged_cases:
         if case.found is not None and case.found is not case.request:
             wrong.append((case.line, "missed" if case.request else "false", case.confidence, snippet(case.text)))
     print_table(console, (">Line", "Is", "Confidence", "Message"), wrong, title="Judged wrongly")
@@ -258,7 +258,7 @@ def write_figures(judged: Sequence[JudgedCase], out: Any) -> None:
         right = f"Right trait and direction: {traits['right']} of {traits['n']} labelled requests"
         out.write(f"{right}; opposite: {traits['opposite']}\n")
     labelled = []
-    for case in judged:
+    for case in judged_cases:
         if case.verdict:
             label = _name_and_strength(case.behavior or "", case.strength)
             proposal = _name_and_strength(case.trait, case.trait_strength)

@@ -241,17 +241,17 @@ class EffectResult(EffectPlan):
     actual_cost_usd: str | None = Field(description="US dollars of the priced calls; null = none has a price")
 
     @classmethod
-    def of(cls, plan: EffectPlan, judged: BeforeAfter) -> EffectResult:
+    def of(cls, plan: EffectPlan, before_after: BeforeAfter) -> EffectResult:
         """Return the result of judging a plan, figures rounded to two places.
 
         `as_requested` is None where there is not enough data, or neither more nor less was asked for. `actual_cost_usd` is None where no
         call has a price.
         """
-        measured, spent = judged.change, judged.spent
+        measured, spent = before_after.change, before_after.spent
         values = plan.model_dump() | {
             "as_requested": None,
-            "verdict": judged.verdict,
-            "reason": judged.reason,
+            "verdict": before_after.verdict,
+            "reason": before_after.reason,
             "mean_before": _rounded(measured.baseline),
             "mean_after": _rounded(measured.candidate),
             "difference": _rounded(measured.delta),
@@ -261,12 +261,12 @@ class EffectResult(EffectPlan):
             "actual_unpriced_calls": spent.unpriced,
             "actual_cost_usd": str(spent.cost_usd),
         }
-        for sample, messages in (("before", judged.before), ("after", judged.after)):
+        for sample, messages in (("before", before_after.before), ("after", before_after.after)):
             for status in ("scored", "trivial", "unscored"):
                 values[f"{sample}_{status}"] = sum(message.verdict.status == status for message in messages)
             values["messages"] += [_judged_message(sample, message) for message in messages]
-        if judged.verdict != "not enough data" and plan.expected != "otherwise":
-            values["as_requested"] = judged.verdict == plan.expected
+        if before_after.verdict != "not enough data" and plan.expected != "otherwise":
+            values["as_requested"] = before_after.verdict == plan.expected
         if measured.interval is not None:
             values["interval"] = (round(measured.interval.low, 2), round(measured.interval.high, 2))
         if spent.calls and spent.unpriced == spent.calls:
@@ -286,11 +286,11 @@ class EffectResult(EffectPlan):
         """``+4.2 (95 % interval +3.1 to +5.3 if messages are independent)``, or why there is none."""
         if self.difference is None:
             return f"none: {self.reason}" if self.reason else "none"
-        shown = signed(difference(self.mean_before, self.mean_after))
+        points = signed(difference(self.mean_before, self.mean_after))
         if self.interval is None:
-            return f"{shown}, without an interval: {self.reason}"
+            return f"{points}, without an interval: {self.reason}"
         low, high = self.interval
-        return f"{shown} (95 % interval {signed(low)} to {signed(high)} if messages are independent)"
+        return f"{points} (95 % interval {signed(low)} to {signed(high)} if messages are independent)"
 
     @property
     def cost_words(self) -> str:
@@ -321,11 +321,11 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 2)
 
 
-def _judged_message(sample: str, judged: MessageVerdict) -> dict[str, Any]:
+def _judged_message(sample: str, of_message: MessageVerdict) -> dict[str, Any]:
     """Return the fields of a `JudgedMessage`, without a score where it was not scored; `sample` is ``before`` or ``after``."""
-    verdict = judged.verdict
+    verdict = of_message.verdict
     return {
-        "message": judged.message.pk,
+        "message": of_message.message.pk,
         "sample": sample,
         "status": verdict.status,
         "score": verdict.value if verdict.status == "scored" else None,
@@ -438,13 +438,13 @@ def _judge_effect(effect: BehaviorEffect, owner: str) -> dict[str, Any]:
     except BehaviorError as error:
         return {"status": Status.CANCELLED, "error": str(error)}
 
-    def heartbeat(judged: int) -> None:
+    def heartbeat(done: int) -> None:
         """Keep the lease after each answer, however many messages there are."""
         if not effect.extend_lease(owner=owner, lease=_lease_for_one_answer()):
             raise LeaseLost("another worker has it")
 
-    judged = judge_before_after(plan.plan, work_id=effect.work_id, done=heartbeat)
-    result = EffectResult.of(plan, judged)
+    before_after = judge_before_after(plan.plan, work_id=effect.work_id, done=heartbeat)
+    result = EffectResult.of(plan, before_after)
     ending = {"status": Status.COMPLETED, "result": result.model_dump(mode="json")}
     if not result.messages:
         ending |= {"status": Status.FAILED, "error": result.reason}

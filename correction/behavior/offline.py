@@ -92,16 +92,16 @@ def _map_answer(name: str, parsed: ParsedRequest | None, traits: Sequence[Mappin
         parsed: The request that names the amount; None: no amount is known.
     """
     amount = parsed.amount if parsed is not None else "unspecified"
-    known = find_covering_trait(name, traits, is_narrow=parsed is not None and parsed.is_narrow)
+    covering = find_covering_trait(name, traits, is_narrow=parsed is not None and parsed.is_narrow)
     answer: dict[str, Any] = {"contradicts_persona": False, "contradiction": ""}
-    if known is not None:
+    if covering is not None:
         return answer | {
-            "name": known["name"],
-            "description": str(known["description"]),
-            "sentiment": float(known["sentiment"]),
-            "strength": strength_of(amount, float(known["strength"])),
+            "name": covering["name"],
+            "description": str(covering["description"]),
+            "sentiment": float(covering["sentiment"]),
+            "strength": strength_of(amount, float(covering["strength"])),
             "is_new": False,
-            "replaces_trait": known["name"],
+            "replaces_trait": covering["name"],
         }
     description = f"{name[0].upper()}{name[1:]}, as a user asked for it."
     if parsed is not None and parsed.trait_name == name and parsed.trait_description:
@@ -134,19 +134,19 @@ def find_covering_trait(
         other = str(trait["name"])
         if _covers(other, name, is_narrow=is_narrow) and not has_pattern("negated name", folded(other)):
             covering.append(trait)
-    wanted = stems(name)
+    words = stems(name)
     # The one whose name has the fewest words that only one of the two has.
-    return min(covering, key=lambda trait: len(wanted ^ stems(str(trait["name"]))), default=None)
+    return min(covering, key=lambda trait: len(words ^ stems(str(trait["name"]))), default=None)
 
 
 def _covers(other: str, name: str, *, is_narrow: bool) -> bool:
     """Return whether the telling words of one trait's name are among those of the other's."""
-    wanted, others = stems(name), stems(other)
-    if others and others <= wanted and (not is_narrow or wanted <= others):
+    words, others = stems(name), stems(other)
+    if others and others <= words and (not is_narrow or words <= others):
         return True
     if has_pattern("general noun at the end", name):  # "short answers": "short" alone is too general to tell a trait
         return stems(name, frozenset()) <= stems(other, frozenset())
-    return bool(wanted) and wanted <= others
+    return bool(words) and words <= others
 
 
 def _on_one_line(text: str) -> str:

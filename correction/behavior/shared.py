@@ -96,19 +96,19 @@ def _adopt_locked(agent: Agent, name: str, stops: bool, user: AbstractBaseUser |
         raise BehaviorError(
             f"the trait {newest.name!r} is protected (behavior_protected_traits); allowed: to edit the trait itself"
         )
-    wanted = replace(newest, strength=median(trait.strength for trait in trait_by_person.values()))
-    present = find_trait(wanted.name, agent.traits.all())
+    adopted = replace(newest, strength=median(trait.strength for trait in trait_by_person.values()))
+    present = find_trait(adopted.name, agent.traits.all())
     if present is not None:
-        wanted = replace(wanted, name=present.name)
-    if present is not None and as_value(present) == wanted:
-        raise BehaviorError(f"the persona has the trait {wanted.name!r} like that already; allowed: to leave it")
+        adopted = replace(adopted, name=present.name)
+    if present is not None and as_value(present) == adopted:
+        raise BehaviorError(f"the persona has the trait {adopted.name!r} like that already; allowed: to leave it")
     note = f"asked for by {len(trait_by_person)} people"
     latest = PersonaVersion.objects.filter(agent=agent).order_by("-number").first()
     if latest is None or latest.digest != current_digest(agent):  # so that the persona as it is can be restored
         record_version(agent=agent, note=f"before what was {note}")
-    write_trait(agent, present, wanted, note)
-    record_version_and_description(agent, f"{wanted.name}: {note}", user)
-    return wanted
+    write_trait(agent, present, adopted, note)
+    record_version_and_description(agent, f"{adopted.name}: {note}", user)
+    return adopted
 
 
 def _held_by_people(agent: Agent) -> QuerySet[Any, Any]:
@@ -125,5 +125,5 @@ def _held_by_people(agent: Agent) -> QuerySet[Any, Any]:
     newest = applied.order_by().annotate(age=age).filter(age=1)
     is_stop = Q(operation=BehaviorRequest.Operation.STOP)
     rows = BehaviorRequest.objects.filter(pk__in=newest.values("pk")).order_by()
-    held: QuerySet[Any, Any] = rows.annotate(name=Lower("trait_name"), stops=is_stop)
-    return held
+    requests: QuerySet[Any, Any] = rows.annotate(name=Lower("trait_name"), stops=is_stop)
+    return requests

@@ -332,9 +332,9 @@ def _changed_trait(answer: MapAnswer, traits: Sequence[TraitLike], warnings: lis
 
 def _exact_trait(answer: MapAnswer, before: TraitValue | None) -> TraitValue:
     """Return the trait as a person wrote it; numbers that are left out stay as they are."""
-    known = before or TraitValue(answer.name, strength=UNSPECIFIED)
-    sentiment = known.sentiment if answer.sentiment is None else answer.sentiment
-    strength = known.strength if answer.strength is None else answer.strength
+    earlier = before or TraitValue(answer.name, strength=UNSPECIFIED)
+    sentiment = earlier.sentiment if answer.sentiment is None else answer.sentiment
+    strength = earlier.strength if answer.strength is None else answer.strength
     return TraitValue(answer.name, answer.description, float(sentiment), float(strength))
 
 
@@ -348,11 +348,11 @@ def _completed_trait(
         sentiment, strength: None: as before; for a new trait neutral, and 0.5.
         before: The trait that is changed; None for a new one.
     """
-    known = before or TraitValue(name, strength=UNSPECIFIED)
+    earlier = before or TraitValue(name, strength=UNSPECIFIED)
     if strength is None:  # what is asked for again is not "never"
-        strength = UNSPECIFIED if known.strength == STOP else known.strength
+        strength = UNSPECIFIED if earlier.strength == STOP else earlier.strength
     if sentiment is None:
-        sentiment = known.sentiment
+        sentiment = earlier.sentiment
     if before is None:
         return TraitValue(name, description, sentiment, strength)
     if strength == STOP:  # what is to end is the trait as it is known, not the model's words for its absence

@@ -764,11 +764,11 @@ def resolve_defaults() -> ResolvedConfig:
 
 def config_of(turn: Turn) -> ResolvedConfig:
     """Return the configuration of a turn, which is read once: an edit holds from the next turn on."""
-    known: ResolvedConfig | None = turn.reports.get("config")
-    if known is None:
-        known = resolve_config(turn.agent, turn.overrides)
-        turn.reports["config"] = known
-    return known
+    config: ResolvedConfig | None = turn.reports.get("config")
+    if config is None:
+        config = resolve_config(turn.agent, turn.overrides)
+        turn.reports["config"] = config
+    return config
 
 
 def merge(

@@ -123,13 +123,13 @@ def gate_settings() -> dict[str, Any]:
 
     Self-consistency and fluency need an LLM: offline they would be unscored in every scene, as no draft says the same words again.
     """
-    judged = not is_heuristic(str(settings.JUDGE_MODEL))
+    has_model = not is_heuristic(str(settings.JUDGE_MODEL))
     return {
         **EVERYTHING_OFF,
         "gate_mode": "enforce",
         "gate_adherence_enabled": True,
-        "gate_consistency_enabled": judged,
-        "gate_fluency_enabled": judged,
+        "gate_consistency_enabled": has_model,
+        "gate_fluency_enabled": has_model,
     }
 
 

@@ -292,12 +292,12 @@ def _results_of_judge(
         replies = []
         if questions:
             key = _key_for_breaker(actions[-1], plan, deadline, about)
-            replies = _ask_judge([asked.question for asked in questions], deadline=deadline, gate=gate, key=key)
+            replies = _ask_judge([numbered.question for numbered in questions], deadline=deadline, gate=gate, key=key)
     results: list[dict[str, list[PropositionResult]]] = []
     for _ in actions:
         results.append({dimension: [] for dimension in plan.judged_dimensions})
-    for asked, reply in zip(questions, replies, strict=True):
-        results[asked.number][asked.dimension] += _results_of_reply(asked.question, reply)
+    for numbered, reply in zip(questions, replies, strict=True):
+        results[numbered.number][numbered.dimension] += _results_of_reply(numbered.question, reply)
     return [_with_reason_for_none(by_dimension) for by_dimension in results]
 
 

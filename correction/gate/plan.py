@@ -85,7 +85,7 @@ def load_propositions(
     if problems:
         return DraftPropositions((), {}, f"proposition files cannot be used: {problems[0]}")
     files = (*_not_replaced(stored, own), *own)
-    judged: dict[str, tuple[Proposition, ...]] = {}
+    for_judge: dict[str, tuple[Proposition, ...]] = {}
     for dimension in dimensions:
         propositions = propositions_for(
             agent_slug=agent_slug, dimension=dimension, level="action", files=files, seeded=seeded
@@ -94,19 +94,19 @@ def load_propositions(
         without_rule = [proposition for proposition in propositions if proposition.rule is None]
         if dimension in hard:
             without_rule = [replace(p, hard=p.hard or not p.inverted) for p in without_rule]
-        judged[dimension] = tuple(without_rule)
-    return DraftPropositions(files, judged)
+        for_judge[dimension] = tuple(without_rule)
+    return DraftPropositions(files, for_judge)
 
 
 def _not_replaced(stored: Iterable[LoadedFile], own: Iterable[LoadedFile]) -> list[LoadedFile]:
     """Return the usable stored files, without the shipped action-level ones of a dimension for which there is an own file."""
     replaced = {file.dimension for file in own if file.level == "action"}
-    kept = []
+    unreplaced = []
     for file in stored:
         is_shipped_action = file.agent_id == DEFAULT and file.level == "action"
         if not file.problems and not (is_shipped_action and file.dimension in replaced):
-            kept.append(file)
-    return kept
+            unreplaced.append(file)
+    return unreplaced
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

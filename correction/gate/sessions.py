@@ -74,14 +74,14 @@ def load_attempts(
         draft_key: Of one attempt, which may belong to another session; empty where none is looked for.
     """
     session_id = as_uuid(session)
-    wanted = Q()
+    condition = Q()
     if session_id is not None:
-        wanted |= Q(log__session__uuid=session_id)
+        condition |= Q(log__session__uuid=session_id)
     if draft_key:
-        wanted |= Q(log__draft_key=draft_key)
-    if not wanted:
+        condition |= Q(log__draft_key=draft_key)
+    if not condition:
         return ()
-    rows = GateDimensionResult.objects.filter(wanted, log__session__source=source).select_related("log__session")
+    rows = GateDimensionResult.objects.filter(condition, log__session__source=source).select_related("log__session")
     logs: dict[int, CorrectionLog] = {}
     for row in rows.order_by("log__attempt", "log_id", "pk"):
         log = logs.setdefault(row.log_id, row.log)

@@ -17,7 +17,7 @@ from django.utils import timezone
 from prometheus_client.core import GaugeMetricFamily, Metric
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, computed_field
 
-from agents.kit.ops.sums import HourlySums, Rolled, read
+from agents.kit.ops.sums import HourlySums, SummedRows, read
 from agents.models import Agent
 from correction.costs import window_of_time
 from correction.models import (
@@ -100,7 +100,7 @@ VERDICTS = HourlySums(
     },
     counted="checks",
 )
-GATE = Rolled(name="gate", model=CorrectionLog, tables=(ATTEMPTS, VERDICTS))
+GATE = SummedRows(name="gate", model=CorrectionLog, tables=(ATTEMPTS, VERDICTS))
 
 
 METRICS_WINDOW = timedelta(minutes=5)

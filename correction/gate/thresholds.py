@@ -296,11 +296,11 @@ class Replay:
         unjudged = []
         for message, scores in self.messages.items():
             # Looked at, and no score came of it: another try would bring none.
-            judged = set(self.tried.get(message, ()))
+            judged_dimensions = set(self.tried.get(message, ()))
             for dimension, score in scores.items():
                 if score.origin != "evaluated" or not evaluated:
-                    judged.add(dimension)
-            if not judged.issuperset(dimensions):
+                    judged_dimensions.add(dimension)
+            if not judged_dimensions.issuperset(dimensions):
                 unjudged.append(message)
         return unjudged
 
@@ -421,8 +421,8 @@ def _scores_of_evaluations(
         if row["judge"] == RULE_JUDGE or (heuristic and row["dimension"] in TAKES_RULES):
             score = float(row["least"])
         key = (row["message"], row["dimension"])
-        known = scores.get(key)
-        if known is not None and (known.run != row["evaluation_run"] or known.score <= score):
+        earlier = scores.get(key)
+        if earlier is not None and (earlier.run != row["evaluation_run"] or earlier.score <= score):
             continue  # it is of a newer evaluation, or as low: of one evaluation's judge and rules the worst counts
         scores[key] = _EvaluatedScore(
             run=row["evaluation_run"],

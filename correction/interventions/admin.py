@@ -188,9 +188,9 @@ def _counts_row(counts: Counts) -> tuple[object, ...]:
     evaluated = f"{counts.evaluated:,}"
     if counts.more:
         evaluated += ", the newest"
-    asked = f"{counts.asked:,}"
+    asked_text = f"{counts.asked:,}"
     if counts.unjudged:
-        asked += f", {counts.unjudged:,} could not be judged"
+        asked_text += f", {counts.unjudged:,} could not be judged"
     fired: object = display.EMPTY
     if counts.fired:
         url = display.list_url(InterventionLog, name=counts.name, fired__exact=1)
@@ -199,7 +199,7 @@ def _counts_row(counts: Counts) -> tuple[object, ...]:
         display.link(display.list_url(InterventionLog, name=counts.name), counts.name),
         evaluated,
         f"{counts.held:,}",
-        asked,
+        asked_text,
         fired,
         display.folded(counts.why, 90) if counts.why else display.EMPTY,
     )

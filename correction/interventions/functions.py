@@ -254,8 +254,9 @@ def vocabulary_similarity(context: InterventionContext, parameters: Similarity) 
     similarity = pairwise_vocabulary_similarity(by_speaker)
     if similarity is None:  # there are no two to compare
         return Finding(held=False, reasoning="fewer than two speakers with three content words in the last messages")
-    held = similarity >= parameters.at_least
-    return Finding(held, f"vocabulary similarity {similarity:.2f}, at least {parameters.at_least:.2f}", similarity)
+    is_similar = similarity >= parameters.at_least
+    reasoning = f"vocabulary similarity {similarity:.2f}, at least {parameters.at_least:.2f}"
+    return Finding(is_similar, reasoning, similarity)
 
 
 def silence(context: InterventionContext, parameters: AtLeast) -> Finding:

@@ -126,11 +126,13 @@ class PropositionalPrecondition:
             about = "conversation"
         elif proposition.include_personas:
             persona = context.surroundings.persona
-        judged = judge_context(context, about=about, persona=persona)
-        claim = fill(self.text, judged.variables())
+        context_for_judge = judge_context(context, about=about, persona=persona)
+        claim = fill(self.text, context_for_judge.variables())
         if self.threshold is None:
-            return claim, Check(proposition=proposition, context=judged, label=label, gate=True, nonce=nonce)
-        return claim, Question(propositions=(proposition,), context=judged, label=label, gate=True, nonce=nonce)
+            return claim, Check(proposition=proposition, context=context_for_judge, label=label, gate=True, nonce=nonce)
+        return claim, Question(
+            propositions=(proposition,), context=context_for_judge, label=label, gate=True, nonce=nonce
+        )
 
     def read(self, claim: str, answer: CheckResult | Sequence[Verdict]) -> PreconditionResult:
         """Return what the judge's answer says, where the claim was asked in these words."""

@@ -172,7 +172,7 @@ def digest_of(text: str) -> str:
     return hashlib.blake2b(text.rstrip().encode(), digest_size=12).hexdigest()
 
 
-def match_replies(texts: Sequence[str], known: Sequence[ReplySoFar], *, work_id: str) -> list[ReplySoFar]:
+def match_replies(texts: Sequence[str], replies: Sequence[ReplySoFar], *, work_id: str) -> list[ReplySoFar]:
     """Return the reply that each text belongs to, a new one where it is none that is known.
 
     LiteLLM sends the texts by the order of the choices, but only of those that have a text yet: where there are as many as replies, the
@@ -181,15 +181,15 @@ def match_replies(texts: Sequence[str], known: Sequence[ReplySoFar], *, work_id:
     Args:
         work_id: Tells the call from all others; the ids of new gate sessions are made of it, so that a round that comes twice makes none.
     """
-    if len(texts) == len(known) and all(_belong(text, reply) for text, reply in zip(texts, known, strict=True)):
-        return list(known)
-    free = sorted(known, key=lambda reply: -len(reply.raw))  # stable: equal ones stay in their order
+    if len(texts) == len(replies) and all(_belong(text, reply) for text, reply in zip(texts, replies, strict=True)):
+        return list(replies)
+    free = sorted(replies, key=lambda reply: -len(reply.raw))  # stable: equal ones stay in their order
     matched: list[ReplySoFar] = []
-    number_of_replies = len(known)
+    number_of_replies = len(replies)
     for text in texts:
         later = [reply for reply in free if text.startswith(reply.raw)]
         earlier = []
-        if len(texts) <= len(known):
+        if len(texts) <= len(replies):
             earlier = [reply for reply in free if reply.raw.startswith(text)]  # a round that came late, or twice
         reply = next(iter([*later, *earlier]), None)
         if reply is None:
@@ -213,8 +213,8 @@ def new_ends(passed: str, text: str) -> list[int]:
     shown is cut.
     """
     ends = [end for end in sentence_ends(text, growing=True) if text[len(passed) : end].strip()]
-    places = _with_cuts([*_at_most_checked(ends), len(text)], start=len(passed), ends=ends, text=text)
-    return places[:-1]  # the last is the end of what is unfinished
+    ends_with_cuts = _with_cuts([*_at_most_checked(ends), len(text)], start=len(passed), ends=ends, text=text)
+    return ends_with_cuts[:-1]  # the last is the end of what is unfinished
 
 
 def whole_ends(passed: str, text: str) -> list[int]:
@@ -230,7 +230,7 @@ def _at_most_checked(ends: list[int]) -> list[int]:
     return [ends[(number + 1) * len(ends) // MOST_CHECKS - 1] for number in range(MOST_CHECKS)]
 
 
-def _with_cuts(places: Sequence[int], *, start: int, ends: Sequence[int], text: str) -> list[int]:
+def _with_cuts(positions: Sequence[int], *, start: int, ends: Sequence[int], text: str) -> list[int]:
     """Return the places, and others between them where one is more than LONGEST_PART behind the one before.
 
     Args:
@@ -238,7 +238,7 @@ def _with_cuts(places: Sequence[int], *, start: int, ends: Sequence[int], text: 
         ends: Ends of sentences, where a long part is cut first; else it is cut at white space, else anywhere.
     """
     cut_places: list[int] = []
-    for cut in places:
+    for cut in positions:
         while cut - start > LONGEST_PART:
             start = _cut_place(start, ends, text)
             cut_places.append(start)

@@ -216,13 +216,13 @@ def _update_replies(gateway_round: Round, speaker: Speaker, user_id: int, change
             # It got no reply in time: what was said before is not known any more.
             _set_aside(_rows_of(gateway_round, user_id))
             continue
-        known = [ReplySoFar.model_validate(reply) for reply in row.replies]
-        matched = match_replies(texts, known, work_id=f"{row.pk} {row.created_at.isoformat()}")
+        replies = [ReplySoFar.model_validate(reply) for reply in row.replies]
+        matched = match_replies(texts, replies, work_id=f"{row.pk} {row.created_at.isoformat()}")
         try:
             change(matched, CallContext.model_validate(row.context))
         except SessionTaken:
             continue
-        if _store_round(row, _with_others(matched, known)):
+        if _store_round(row, _with_others(matched, replies)):
             return matched
     raise RoundLost(f"call {gateway_round.litellm_call_id}: {MOST_LOST_RACES} other rounds were stored meanwhile")
 
@@ -249,11 +249,11 @@ def _note_texts(matched: Sequence[ReplySoFar], texts: Sequence[str]) -> None:
             reply.rest = ""
 
 
-def _with_others(matched: Sequence[ReplySoFar], known: Sequence[ReplySoFar]) -> list[ReplySoFar]:
+def _with_others(matched: Sequence[ReplySoFar], replies: Sequence[ReplySoFar]) -> list[ReplySoFar]:
     """Return the replies of a round and those without a text in it, by the order of the choices as far as it is known."""
-    if len(matched) < len(known):
-        return [*known, *(reply for reply in matched if reply not in known)]
-    return [*matched, *(reply for reply in known if reply not in matched)]
+    if len(matched) < len(replies):
+        return [*replies, *(reply for reply in matched if reply not in replies)]
+    return [*matched, *(reply for reply in replies if reply not in matched)]
 
 
 def _check_texts(
@@ -333,10 +333,10 @@ def _check_new(reply: ReplySoFar, checker: Checker, text: str, ends: Sequence[in
 
     What passed before is not checked again; what passes is remembered.
     """
-    places = [*ends]
+    positions = [*ends]
     if text[ends[-1] if ends else len(reply.passed) :].strip():
-        places.append(len(text))
-    unknown = [end for end in places if not reply.has_passed(text[:end])]
+        positions.append(len(text))
+    unknown = [end for end in positions if not reply.has_passed(text[:end])]
     started = time.perf_counter()
     results = checker.check([text[reply.judged_from : end] for end in unknown], deadline=checker.deadline(reply))
     reply.waited_ms += round((time.perf_counter() - started) * 1000)

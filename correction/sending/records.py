@@ -95,7 +95,7 @@ def _judgements(delivery: ScoreDelivery) -> Batch:
         texts="reasoning reason",
         further=MESSAGE_COLUMNS,
     )
-    places = _places_of(row.message for row in rows)
+    place_by_message = _places_of(row.message for row in rows)
     records = []
     for row in rows:
         judge = row.judge or run.judge
@@ -123,7 +123,7 @@ def _judgements(delivery: ScoreDelivery) -> Batch:
                 at=row.judged_at or run.finished_at or run.created_at,
                 agent=run.agent,
                 conversation=row.message.channel.slug if row.message is not None else channel_slug,
-                place=places.get(row.message_id),
+                place=place_by_message.get(row.message_id),
                 message_id=row.message.external_id if row.message is not None else "",
                 error_type="" if row.cause == OUT_OF_REACH else row.cause,
                 explanation=_explanation(row, "reasoning", "reason"),
@@ -279,15 +279,15 @@ def _places_of(messages: Iterable[Message | None]) -> dict[int | None, TracePlac
         return {}
     conversations = {conversation for conversation, _ in keys.values()}
     spans = {span for _, span in keys.values()}
-    known = TraceSpan.objects.filter(conversation__in=conversations, span__in=spans)
+    spans_known = TraceSpan.objects.filter(conversation__in=conversations, span__in=spans)
     traces: dict[tuple[str, str], str] = {}
-    for conversation, span, trace in known.values_list("conversation", "span", "trace"):
+    for conversation, span, trace in spans_known.values_list("conversation", "span", "trace"):
         traces[conversation, span] = trace
-    places: dict[int | None, TracePlace] = {}
+    place_by_message: dict[int | None, TracePlace] = {}
     for pk, key in keys.items():
         if key in traces:
-            places[pk] = TracePlace(trace=traces[key], span=key[1])
-    return places
+            place_by_message[pk] = TracePlace(trace=traces[key], span=key[1])
+    return place_by_message
 
 
 def _record_id(delivery: ScoreDelivery, kind: str, key: object) -> str:

@@ -19,7 +19,7 @@ from agents.kit.console import display
 from agents.kit.console.forms import CostPreview, RequestForm, as_query, request_form
 from agents.kit.llm.endpoints import problem_of
 from agents.kit.llm.providers import is_priced
-from agents.kit.use_cases import Shown
+from agents.kit.use_cases import FieldDisplay
 from agents.models import Agent
 from evaluation.admin.display import evaluation_link, judge_badge
 from evaluation.budget import why_over_budget
@@ -57,7 +57,7 @@ class PageRequest(EvaluationRequest):
 class ComparisonRequest(PageRequest):
     """An evaluation, and before it the one that it is to be compared with, where that is asked for."""
 
-    against: Annotated[Tags, Shown(label="And, to compare with, those tagged")] = Field(
+    against: Annotated[Tags, FieldDisplay(label="And, to compare with, those tagged")] = Field(
         {}, description="such as build=40: an evaluation of its own"
     )
 
@@ -99,11 +99,11 @@ def measuring_form(request: HttpRequest, *, usual: Collection[str], is_baseline:
 
 def requests_of(form: RequestForm) -> list[EvaluationRequest]:
     """Return what a valid form asks for: an evaluation, and before it the one that it is to be compared with."""
-    asked = form.asked
-    against = getattr(asked, "against", {})
+    request = form.asked
+    against = getattr(request, "against", {})
     if not against:
-        return [asked]
-    return [asked.model_copy(update={"where": against}), asked]
+        return [request]
+    return [request.model_copy(update={"where": against}), request]
 
 
 @contextmanager

@@ -108,7 +108,7 @@ class EvaluationRunAdmin(LogAdmin[EvaluationRun]):
         What was not counted is None: judgements of a status that none has, tokens and cost of a run that made no call.
         """
         keys = [run.pk for run in rows]
-        judged = _judgements_by_status(keys)
+        counts_by_run = _judgements_by_status(keys)
         shares = shares_of(keys)
         scores = dimension_scores(rows)
         spent = _spent_by_work([run.work_id for run in rows])
@@ -118,7 +118,7 @@ class EvaluationRunAdmin(LogAdmin[EvaluationRun]):
             run.share = total(shares[run.pk].values())
             run.dimension_scores = scores.get(run.pk, {})
             run.channels_measured = channels.get(run.pk, 0)
-            run.judged_totals = [judged.get((run.pk, status)) for status in STATUSES]
+            run.judged_totals = [counts_by_run.get((run.pk, status)) for status in STATUSES]
             run.ledger = spent.get(run.work_id, (None, None, 0))
 
     def get_panels(self, request: HttpRequest, obj: EvaluationRun) -> list[SafeString]:
@@ -174,8 +174,8 @@ def _judgements_by_status(runs: Sequence[int]) -> dict[tuple[int, str], int]:
     """Count the judgements of runs by primary key and status."""
     judgements = EvaluationScore.objects.filter(evaluation_run__in=runs).order_by()
     counts: dict[tuple[int, str], int] = {}
-    for run, status, judged in judgements.values_list("evaluation_run", "status").annotate(n=Count("*")):
-        counts[run, status] = judged
+    for run, status, n in judgements.values_list("evaluation_run", "status").annotate(n=Count("*")):
+        counts[run, status] = n
     return counts
 
 

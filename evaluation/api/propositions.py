@@ -54,15 +54,15 @@ class Propositions(View):
 
     @answers(PropositionAnswer, 409)
     def list(self, request: Request) -> Response:
-        given = self.query
-        agent = given["agent"]
-        level = given["level"] or "evaluation"
-        dimensions = [given["dimension"]] if given["dimension"] else [*Dimension.values]
+        parameters = self.query
+        agent = parameters["agent"]
+        level = parameters["level"] or "evaluation"
+        dimensions = [parameters["dimension"]] if parameters["dimension"] else [*Dimension.values]
         with reading_propositions():
             every_row = _merged_rows(agent, dimensions, level) if agent else _rows_by_file(dimensions, level)
             rows = list(every_row)
-        if given["active"] is not None:
-            rows = [row for row in rows if row.active is given["active"]]
+        if parameters["active"] is not None:
+            rows = [row for row in rows if row.active is parameters["active"]]
         return self.get_paginated_response(self.paginate_queryset(rows))
 
 

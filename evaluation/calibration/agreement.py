@@ -275,8 +275,9 @@ class JudgeAgreement(BaseModel):
             return f"kappa has no interval: {self.kappa.reason}" if self.kappa.reason else ""
         low, high = self.kappa.interval
         half_width = (high - low) / 2
-        wanted = ceil(self.items * (half_width / WANTED_HALF_WIDTH) ** 2)  # widths shrink with the root of the number
-        more = wanted - self.items
+        # Widths shrink with the root of the number.
+        items_needed = ceil(self.items * (half_width / WANTED_HALF_WIDTH) ** 2)
+        more = items_needed - self.items
         if more <= 0:
             return ""
         labels = "many more labels" if more > MOST_WANTED else f"about {_more_labels(more)}"
@@ -410,7 +411,7 @@ def _labelled_judgements(labels: QuerySet[ScoreLabel]) -> _Labelled:
     values: dict[int, dict[str, int]] = {}  # by judgement and annotator
     scores: dict[int, EvaluationScore] = {}
     cannot_tell = not_blind = used = 0
-    wanted = labels.select_related("evaluation_score__evaluation_run", "evaluation_score__message").only(
+    rows = labels.select_related("evaluation_score__evaluation_run", "evaluation_score__message").only(
         "annotator",
         "value",
         "blind",
@@ -424,7 +425,7 @@ def _labelled_judgements(labels: QuerySet[ScoreLabel]) -> _Labelled:
         ),
         "evaluation_score__message__channel",
     )
-    for label in wanted.order_by("evaluation_score", "annotator"):
+    for label in rows.order_by("evaluation_score", "annotator"):
         if not label.blind:
             not_blind += 1
             continue

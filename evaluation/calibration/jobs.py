@@ -9,7 +9,7 @@ from django.db import transaction
 from pydantic import Field
 
 from agents.kit.bodies import OneOf
-from agents.kit.use_cases import Shown
+from agents.kit.use_cases import FieldDisplay
 from agents.kit.work.queues import wake_workers
 from agents.models import Agent, Channel
 from evaluation.calibration.order_test import order_specs, order_tests, store_order_tests
@@ -30,21 +30,21 @@ class JudgeCheckRequest(AgentsRequest):
 
     dimensions: Annotated[
         list[Annotated[str, OneOf(*BY_MESSAGE)]],
-        Shown(choices=lambda: [(name, Dimension(name).label) for name in BY_MESSAGE]),
+        FieldDisplay(choices=lambda: [(name, Dimension(name).label) for name in BY_MESSAGE]),
     ] = Field(
         [],
         min_length=1,
         description="what it is checked in: what is judged message by message (default: all of these there are propositions for)",
     )
     judge: Judge = Field("", max_length=200, description="the model to check (default: the configured judge)")
-    samples: Annotated[int, Shown(label="Messages of each agent")] = Field(
+    samples: Annotated[int, FieldDisplay(label="Messages of each agent")] = Field(
         SAMPLES,
         ge=1,
         le=MOST_SAMPLES,
         description=f"most messages sampled per agent, 1 to {MOST_SAMPLES:,}, times repeats at most {MOST_JUDGED:,} (default: {SAMPLES})",
     )
 
-    order: Annotated[bool, Shown(label="Order test instead")] = Field(
+    order: Annotated[bool, FieldDisplay(label="Order test instead")] = Field(
         False,
         description="make the order test instead of the swap test: ask as usual, with the propositions shuffled, and each alone",
     )

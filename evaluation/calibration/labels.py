@@ -174,8 +174,8 @@ def draw_label_set(
             )
             DrawnScore.objects.bulk_create(
                 (
-                    DrawnScore(label_set=label_set, evaluation_score_id=pk, place=place)
-                    for place, pk in enumerate(drawn, 1)
+                    DrawnScore(label_set=label_set, evaluation_score_id=pk, place=number)
+                    for number, pk in enumerate(drawn, 1)
                 ),
                 batch_size=500,
             )

@@ -139,7 +139,9 @@ class JudgeCalibration(models.Model):
         max_length=64, blank=True, default="", help_text="of the labels and scores the figures were computed from"
     )
     changes = models.PositiveBigIntegerField(default=0, help_text="how often its labels changed")
-    computed_changes = models.PositiveBigIntegerField(default=0, help_text="`changes` when the figures were computed")
+    computed_changes = models.PositiveBigIntegerField(
+        default=0, help_text="how often they had changed when the figures were computed"
+    )
     computed_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:

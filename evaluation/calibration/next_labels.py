@@ -41,8 +41,8 @@ def draw_next(*, label_set: LabelSet, n: int = NEXT) -> int:
         last_place = rows.aggregate(last=Max("place"))["last"] or 0
         DrawnScore.objects.bulk_create(
             (
-                DrawnScore(label_set=label_set, evaluation_score_id=pk, place=place)
-                for place, pk in enumerate(chosen, last_place + 1)
+                DrawnScore(label_set=label_set, evaluation_score_id=pk, place=number)
+                for number, pk in enumerate(chosen, last_place + 1)
             ),
             batch_size=500,
         )

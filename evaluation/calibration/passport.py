@@ -247,12 +247,12 @@ def _order_row(row: JudgeCalibration) -> PassportRow:
         order.missing = "a new order test"
         return order
     order.n = test.pairs
-    known = [figure for figure in (test.alone, test.shuffled) if figure.value is not None and figure.interval]
-    if not known:
+    figures = [figure for figure in (test.alone, test.shuffled) if figure.value is not None and figure.interval]
+    if not figures:
         order.text = f"no figure: {test.alone.reason}"
         order.missing = "an order test of more messages"
         return order
-    largest = max(known, key=lambda figure: abs(figure.value or 0))
+    largest = max(figures, key=lambda figure: abs(figure.value or 0))
     order.value, order.interval = largest.value, largest.interval
     parts = []
     for name, figure in (("alone", test.alone), ("shuffled", test.shuffled)):
@@ -260,7 +260,7 @@ def _order_row(row: JudgeCalibration) -> PassportRow:
             parts.append(f"{name} {signed(figure.value, 2)} {_interval_text(figure.interval)}")
     checked_on = day_text(datetime.fromisoformat(test.checked_at))
     order.text = f"{', '.join(parts)} points, {counted(test.pairs, 'judgement')}, of {checked_on}"
-    order.verdict, order.missing = _order_verdict([figure.interval for figure in known if figure.interval])
+    order.verdict, order.missing = _order_verdict([figure.interval for figure in figures if figure.interval])
     return order
 
 

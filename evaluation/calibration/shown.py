@@ -75,21 +75,21 @@ def blind_judgement(score: EvaluationScore) -> BlindJudgement:
         score: With its run, the run's agent and channel, message and compared message.
     """
     run = score.evaluation_run
-    judged = _judged_subject(score)
+    judged_subject = _judged_subject(score)
     try:
-        context = _context(score, judged.subject, _proposition(run, score))
+        context = _context(score, judged_subject.subject, _proposition(run, score))
     except ValueError:  # its message was deleted
-        return _only_snippet(score, judged.subject)
+        return _only_snippet(score, judged_subject.subject)
     return BlindJudgement(
         about=context.agent_name,
         where=str(score.message.channel) if score.message else "",
         claim=score.claim,
         persona=context.persona,
         message=context.message.text if context.message else "",
-        sections=tuple(_sections(score, judged.subject, context)),
+        sections=tuple(_sections(score, judged_subject.subject, context)),
         statistics=context.statistics or {},
         additional=run.additional_context,
-        notes=judged.notes,
+        notes=judged_subject.notes,
     )
 
 

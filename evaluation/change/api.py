@@ -283,8 +283,8 @@ def _no_baseline(run: EvaluationRun) -> str:
     """Return by which judges there are baselines to compare, where there is none by the judge of this evaluation."""
     baselines = Baseline.objects.filter(agent=run.agent).order_by("judge", "procedure")
     names = [f"{judge} by {procedure}" for judge, procedure in baselines.values_list("judge", "procedure")]
-    there = "; ".join(dict.fromkeys(names)) or "none"
-    return f"no baseline by judge {run.judge} and procedure {run.procedure} to compare evaluation {run.pk} with; there are: {there}"
+    judges = "; ".join(dict.fromkeys(names)) or "none"
+    return f"no baseline by judge {run.judge} and procedure {run.procedure} to compare evaluation {run.pk} with; there are: {judges}"
 
 
 # -- changes

@@ -67,7 +67,7 @@ def rounded_to(digits: int) -> Any:
     return PlainSerializer(lambda number: None if number is None else round(number, digits))
 
 
-# A p value is dumped with three digits that count, so that a tiny one is not 0.
+# A p value is dumped with three digits that count, so that a tiny one is not 0; one below 1e-300 is 1e-300.
 Probability = Annotated[float, PlainSerializer(lambda p: float(f"{p:.3g}"))]
 
 
@@ -394,12 +394,10 @@ def _why_no_interval(pair: _SamplePair, *, counted: bool, heuristic: bool) -> st
         return (
             f"fewer than 2 {' or '.join(sorted(pair.units))} in one of the two: there is no interval" if too_few else ""
         )
-    judged = "a count" if counted else "the whole window is judged at once"
+    why = "a count" if counted else "the whole window is judged at once"
     if heuristic:
-        return (
-            f"{judged}, by a judge that always says the same: an interval takes an LLM judge and --repeats 3 for both"
-        )
-    return f"{judged}: an interval takes repeats (--repeats 3) for both" if too_few else ""
+        return f"{why}, by a judge that always says the same: an interval takes an LLM judge and --repeats 3 for both"
+    return f"{why}: an interval takes repeats (--repeats 3) for both" if too_few else ""
 
 
 def _comparable(before: Scores, now: Scores) -> _SamplePair:
@@ -444,8 +442,8 @@ def _units_of(observations: Scores) -> set[str]:
     """
     if not observations:
         return set()
-    known = [observation for observation in observations if observation.cluster != DELETED]
-    kind = str((known or observations)[0].cluster).partition(":")[0]
+    kept_observations = [observation for observation in observations if observation.cluster != DELETED]
+    kind = str((kept_observations or observations)[0].cluster).partition(":")[0]
     return {UNITS.get(kind, "messages")}
 
 

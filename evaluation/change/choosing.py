@@ -155,20 +155,20 @@ def _measured_or_known(
     progress: Callable[[EvaluationRun, int], None],
 ) -> list[RunSummary]:
     """Return a summary of each, in this order: of an evaluation that judged just this before, else of one that is made now."""
-    known = [reusable(spec) for spec in specs]
-    missing = [spec for spec, run in zip(specs, known, strict=True) if run is None]
+    reusable_runs = [reusable(spec) for spec in specs]
+    missing = [spec for spec, run in zip(specs, reusable_runs, strict=True) if run is None]
     made: Iterator[Captured] = iter(())
     if missing:
         # A person looks at two builds, however old: what comes out is on the screen, and no alert.
         made = iter(capture(missing, prepared=prepared, progress=progress, alerts=False))
-    return [next(made).summary if run is None else summarize(run) for run in known]
+    return [next(made).summary if run is None else summarize(run) for run in reusable_runs]
 
 
 def with_note_on_undated(comparison: Comparison) -> Comparison:
     """Return the comparison with a note on how many messages of its evaluations have no time."""
     runs = {*comparison.baseline.runs.values(), *comparison.candidate.runs.values()}
-    judged = Message.objects.filter(evaluation_scores__evaluation_run__in=runs).order_by()
-    counts = judged.aggregate(
+    messages = Message.objects.filter(evaluation_scores__evaluation_run__in=runs).order_by()
+    counts = messages.aggregate(
         all=Count("pk", distinct=True), undated=Count("pk", distinct=True, filter=Q(sent_at__isnull=True))
     )
     if not counts["undated"]:
@@ -255,8 +255,8 @@ def _with_own_baselines(
     own = [row for row in baselines if row.judge == judge]
     if not own:
         others = ", ".join(sorted({row.judge for row in baselines}))
-        known = f"there are baselines by {others}" if others else f"manage.py capture_baseline --agents {agent.slug}"
-        raise NotComparable(f"no baseline by {judge}; {known}")
+        advice = f"there are baselines by {others}" if others else f"manage.py capture_baseline --agents {agent.slug}"
+        raise NotComparable(f"no baseline by {judge}; {advice}")
     if not runs:
         raise NotComparable(f"no evaluation by {judge} {nothing_newer(own)}")
     comparison = against_baselines(runs, margin=margin)
@@ -353,9 +353,9 @@ def chosen_measurements(
             them, where `baseline` is None, too).
         ways: To look in, the preferred one first.
     """
-    for asked in (baseline, candidate):
-        if isinstance(asked, EvaluationRun):  # it was judged in one way: the other is looked for in the same
-            ways = [JudgeAndProcedure(judge=asked.judge, procedure=asked.procedure)]
+    for side in (baseline, candidate):
+        if isinstance(side, EvaluationRun):  # it was judged in one way: the other is looked for in the same
+            ways = [JudgeAndProcedure(judge=side.judge, procedure=side.procedure)]
             break
     before: Measurement | None = None
     now: Measurement | None = None
@@ -387,21 +387,21 @@ def _measured_baselines(agent: Agent, judged: JudgeAndProcedure, candidate: Meas
 
 
 def _measured_as(
-    agent: Agent | None, asked: Asked, judged: JudgeAndProcedure, *, since_baselines: bool = False
+    agent: Agent | None, side: Asked, judged: JudgeAndProcedure, *, since_baselines: bool = False
 ) -> Measurement | None:
     """Return the evaluation asked for, or the newest evidence of an agent in this way; None where there is none.
 
     Args:
-        asked: An evaluation; a tag that the messages have; None for any messages.
+        side: An evaluation; a tag that the messages have; None for any messages.
         since_baselines: Whether, without a tag, only evidence that is newer than the baselines counts.
     """
-    if isinstance(asked, EvaluationRun):
-        return measurement_of(asked)
+    if isinstance(side, EvaluationRun):
+        return measurement_of(side)
     if agent is None:
         return None
-    runs = _newest_runs(agent, judged, tag=asked, since_baselines=since_baselines)
+    runs = _newest_runs(agent, judged, tag=side, since_baselines=since_baselines)
     if ADHERENCE not in runs:
-        unscored = _without_adherence(agent, judged, asked, runs)
+        unscored = _without_adherence(agent, judged, side, runs)
         if unscored is not None:
             runs = {ADHERENCE: unscored, **runs}  # first: `measurement_of_runs` takes the last for the newest
     return measurement_of_runs(runs) if runs else None

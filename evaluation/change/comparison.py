@@ -17,6 +17,7 @@ from evaluation.models import is_heuristic
 from evaluation.runs.shares import NOTHING, Share, with_share
 from evaluation.scorers import SCORERS
 from evaluation.statistics.difference import MARGIN
+from evaluation.wording import p_text
 
 ONLY_NOW = "scored only now"
 ONLY_BEFORE = "scored only in the baseline"
@@ -195,7 +196,7 @@ def _shown_by_hits(change: ChangeResult) -> Shown:
         verdict = MORE_HITS
     else:
         verdict = NO_MORE_HITS
-    p = f" (p {change.p_adjusted:.2g})" if change.p_adjusted is not None else ""
+    p = f" (p {p_text(change.p_adjusted)})" if change.p_adjusted is not None else ""
     return Shown(
         dimension=change.dimension,
         proposition=change.proposition,

@@ -89,8 +89,8 @@ class DimensionPair:
             observations = [*before.observations, *now.observations]
             if observations and all(str(observation.cluster).startswith("repeat:") for observation in observations):
                 over_window.append(proposition)
-        judged = [p for p, (before, now) in self.same.items() if before.observations or now.observations]
-        return over_window if len(over_window) < len(judged) else []
+        proposition_ids = [p for p, (before, now) in self.same.items() if before.observations or now.observations]
+        return over_window if len(over_window) < len(proposition_ids) else []
 
     def _classify(self, proposition: str) -> None:
         """Add a proposition to `by_hits`, `scored_in_one` or `unjudged` where it belongs there; most belong to none: scores compare."""

@@ -138,8 +138,10 @@ def _persona_reasons(baselines: Sequence[Baseline]) -> dict[int, str]:
     reasons = {}
     for baseline in stale:
         versions = changes.get((baseline.agent_id, baseline.persona_digest), ())
-        known = "; ".join(str(version) for version in versions)
-        reasons[baseline.pk] = known or "the persona changed since it was captured; no version tells what changed"
+        versions_text = "; ".join(str(version) for version in versions)
+        reasons[baseline.pk] = (
+            versions_text or "the persona changed since it was captured; no version tells what changed"
+        )
     return reasons
 
 
@@ -362,11 +364,11 @@ def newest_of_ways(
     newest_by_agent: dict[int, Newest] = {}
     for judged in ways:
         for pk, newest in newest_since_baselines(agents, judged).items():
-            wanted = {name: evidence for name, evidence in newest.items() if not dimensions or name in dimensions}
-            if not wanted:
+            by_dimension = {name: evidence for name, evidence in newest.items() if not dimensions or name in dimensions}
+            if not by_dimension:
                 continue
-            if pk not in newest_by_agent or _newest_age(wanted) > _newest_age(newest_by_agent[pk]):
-                newest_by_agent[pk] = wanted
+            if pk not in newest_by_agent or _newest_age(by_dimension) > _newest_age(newest_by_agent[pk]):
+                newest_by_agent[pk] = by_dimension
     return {pk: runs_of(newest) for pk, newest in newest_by_agent.items()}
 
 
@@ -471,8 +473,8 @@ def _newest_age(newest: Newest) -> tuple[datetime, int]:
 
 def _by_agent(keys: Iterable[int | None]) -> dict[int, Newest]:
     """Return the evidence with these primary keys by agent and dimension; an agent has one of a dimension at most."""
-    wanted = {key for key in keys if key is not None}
+    pairs = {key for key in keys if key is not None}
     by_agent: dict[int, dict[str, Evidence]] = defaultdict(dict)
-    for row in Evidence.objects.filter(pk__in=wanted).select_related("evaluation_run__agent").order_by("pk"):
+    for row in Evidence.objects.filter(pk__in=pairs).select_related("evaluation_run__agent").order_by("pk"):
         by_agent[row.agent_id][row.dimension] = row
     return dict(by_agent)

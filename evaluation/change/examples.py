@@ -277,9 +277,9 @@ def _add_courses(rows: Sequence[Change]) -> None:
         keys.add((row.baseline_run_id, row.dimension, row.proposition))
         keys.add((row.evaluation_run_id, row.dimension, row.proposition))
     # What was judged over a window has no message: it stays in the order in which it was judged.
-    judged = _rows_of(keys).filter(status__in=("scored", "unscored")).order_by("message__said_at", "message", "pk")
+    judgements = _rows_of(keys).filter(status__in=("scored", "unscored")).order_by("message__said_at", "message", "pk")
     scores: dict[JudgementsKey, list[int | None]] = defaultdict(list)
-    for run, dimension, proposition, score in judged.values_list(*KEY_COLUMNS, "score").iterator():
+    for run, dimension, proposition, score in judgements.values_list(*KEY_COLUMNS, "score").iterator():
         scores[run, dimension, proposition].append(score)
     for row in rows:
         by_hits = row.result.hits is not None

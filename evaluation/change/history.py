@@ -70,7 +70,7 @@ class Scored:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rolled:
+class RollingMean:
     """The mean of the last `ROLLING` scored messages up to a time; at the first message of a build it `starts` again.
 
     Attributes:
@@ -107,7 +107,7 @@ class History:
 
     Attributes:
         points: Oldest first.
-        rolled: The rolling mean at each scored point; empty for scores of whole windows.
+        rolling_means: The one at each scored point; empty for scores of whole windows.
         by_day: Whether each point is a day's mean, because there are too many messages to draw.
         older: Whether older scores were left out.
     """
@@ -116,7 +116,7 @@ class History:
     judged: JudgeAndProcedure
     dimension: str
     points: Sequence[Scored]
-    rolled: Sequence[Rolled] = ()
+    rolling_means: Sequence[RollingMean] = ()
     by_day: bool = False
     older: bool = False
 
@@ -128,8 +128,8 @@ class History:
     @property
     def now(self) -> float | None:
         """Return the newest rolling mean, of windows the newest score; None where nothing has a score."""
-        if self.rolled:
-            return self.rolled[-1].mean
+        if self.rolling_means:
+            return self.rolling_means[-1].mean
         return next((point.score for point in reversed(self.points) if point.score is not None), None)
 
     def daily(self, most: int) -> History:
@@ -141,11 +141,11 @@ class History:
             points_by_day[_day(point.at)].append(point)
         days = [_mean_of_day(points) for points in points_by_day.values()]
         drawn = days[-most:]
-        last_mean_of_day = {_day(rolled.at): rolled for rolled in self.rolled}  # oldest first, so the last one stays
+        last_mean_of_day = {_day(mean.at): mean for mean in self.rolling_means}  # oldest first, so the last one stays
         return replace(
             self,
             points=drawn,
-            rolled=[rolled for rolled in last_mean_of_day.values() if rolled.at >= drawn[0].at],
+            rolling_means=[mean for mean in last_mean_of_day.values() if mean.at >= drawn[0].at],
             by_day=True,
             older=self.older or len(days) > most,
         )
@@ -189,13 +189,13 @@ def histories(
         judged: Only by this judge and procedure.
     """
     runs = _newest_runs(agents, judged)
-    wanted = {name for run in runs.values() for name in run.dimensions if name not in COUNTED}
+    names = {name for run in runs.values() for name in run.dimensions if name not in COUNTED}
     if dimensions:
-        wanted &= set(dimensions)
-    scored_messages = _scores_of_messages(runs, wanted & set(BY_MESSAGE))
+        names &= set(dimensions)
+    scored_messages = _scores_of_messages(runs, names & set(BY_MESSAGE))
     by_message = _newest_scores(scored_messages, runs)
     by_window: dict[HistoryKey, list[Scored]] = defaultdict(list)
-    for name, scored in _scores_of_windows(_runs_with_windows(runs, wanted, set(by_message)), wanted):
+    for name, scored in _scores_of_windows(_runs_with_windows(runs, names, set(by_message)), names):
         key = _key(runs[scored.run], name)
         if key not in by_message:  # scores of messages tell more: one kind of point in a line
             by_window[key].append(scored)
@@ -204,7 +204,7 @@ def histories(
     for key, points in by_message.items():
         builds = sorted(at for (agent, _), at in tags.items() if agent == key.agent)
         points.sort(key=_by_time)
-        drawn.append(_history(key, points, older=older, rolled=_rolling_means(points, builds)))
+        drawn.append(_history(key, points, older=older, rolling_means=_rolling_means(points, builds)))
     for key, points in by_window.items():
         points.sort(key=_by_time)
         drawn.append(_history(key, points, older=older))
@@ -241,16 +241,16 @@ def _newest_scores(
 
 
 def _runs_with_windows(
-    runs: Mapping[int, EvaluationRun], wanted: set[str], by_message: set[HistoryKey]
+    runs: Mapping[int, EvaluationRun], names: set[str], by_message: set[HistoryKey]
 ) -> dict[int, EvaluationRun]:
-    """Return the evaluations that have a wanted dimension without a history of messages.
+    """Return the evaluations that have one of these dimensions without a history of messages.
 
     Args:
         by_message: The histories that there are of messages.
     """
     others = {}
     for pk, run in runs.items():
-        if any(_key(run, name) not in by_message for name in wanted.intersection(run.dimensions)):
+        if any(_key(run, name) not in by_message for name in names.intersection(run.dimensions)):
             others[pk] = run
     return others
 
@@ -336,13 +336,13 @@ def _weighted_mean(points: float | None, weights: float | None) -> float | None:
     return round(points / weights, 4) if points is not None and weights else None
 
 
-def _rolling_means(points: Sequence[Scored], builds: Sequence[datetime]) -> list[Rolled]:
+def _rolling_means(points: Sequence[Scored], builds: Sequence[datetime]) -> list[RollingMean]:
     """Return the rolling mean at each scored point; it starts again where a build began.
 
     Args:
         builds: When the builds began, oldest first.
     """
-    means: list[Rolled] = []
+    means: list[RollingMean] = []
     window: list[Scored] = []
     build = -1
     for point in points:
@@ -357,13 +357,20 @@ def _rolling_means(points: Sequence[Scored], builds: Sequence[datetime]) -> list
         scores = tuple(scored.score for scored in window if scored.score is not None)
         weights = tuple(scored.weight for scored in window)
         channels = tuple(scored.channel for scored in window)
-        means.append(Rolled(at=point.at, scores=scores, weights=weights, channels=channels, starts=starts))
+        means.append(RollingMean(at=point.at, scores=scores, weights=weights, channels=channels, starts=starts))
     return means
 
 
-def _history(key: HistoryKey, points: Sequence[Scored], *, older: bool, rolled: Sequence[Rolled] = ()) -> History:
+def _history(
+    key: HistoryKey, points: Sequence[Scored], *, older: bool, rolling_means: Sequence[RollingMean] = ()
+) -> History:
     return History(
-        agent=key.agent, judged=key.judged, dimension=key.dimension, points=points, rolled=rolled, older=older
+        agent=key.agent,
+        judged=key.judged,
+        dimension=key.dimension,
+        points=points,
+        rolling_means=rolling_means,
+        older=older,
     )
 
 

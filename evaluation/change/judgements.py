@@ -164,12 +164,12 @@ def measured_dimensions(run: EvaluationRun, dimensions: Sequence[str]) -> dict[s
         exact = statistics.get(dimension, {})
         weights = _weights_of_windows(by_proposition.values())
         propositions = {}
-        for proposition, judged in sorted(by_proposition.items()):
+        for proposition, of_proposition in sorted(by_proposition.items()):
             observations = exact.get(proposition)
             if observations is None:
-                observations = [*judged.deleted, *judged.observations_of_messages(clusters)]
-                observations += _observations_of_windows(judged, weights, channels)
-            propositions[proposition] = _measured(dimension, judged, observations, digests.get(proposition, ""))
+                observations = [*of_proposition.deleted, *of_proposition.observations_of_messages(clusters)]
+                observations += _observations_of_windows(of_proposition, weights, channels)
+            propositions[proposition] = _measured(dimension, of_proposition, observations, digests.get(proposition, ""))
         measured[dimension] = _measured_dimension(run, dimension, propositions, by_proposition.values())
     return measured
 
@@ -212,7 +212,7 @@ def _has_messages(judgements: Mapping[str, Mapping[str, _PropositionJudgements]]
     all_judged: list[_PropositionJudgements] = []
     for by_proposition in judgements.values():
         all_judged += by_proposition.values()
-    return any(judged.messages for judged in all_judged)
+    return any(of_proposition.messages for of_proposition in all_judged)
 
 
 def _clusters_of_messages(
@@ -222,12 +222,14 @@ def _clusters_of_messages(
 
     Where conversations were kept by chance, whole ones were drawn: then it is the conversation.
     """
-    judged = EvaluationScore.objects.filter(evaluation_run=run, status="scored", message__isnull=False)
-    messages = Message.objects.filter(pk__in=judged.values("message")).order_by()
+    scores = EvaluationScore.objects.filter(evaluation_run=run, status="scored", message__isnull=False)
+    messages = Message.objects.filter(pk__in=scores.values("message")).order_by()
     if run.simulated:
         by_situation = _clusters_by_situation(dict(messages.values_list("pk", "tags").iterator()))
         return {pk: _Cluster(name) for pk, name in by_situation.items()}
-    is_sampled = any(judged.is_sampled for of_dimension in judgements.values() for judged in of_dimension.values())
+    is_sampled = any(
+        of_proposition.is_sampled for of_dimension in judgements.values() for of_proposition in of_dimension.values()
+    )
     clusters: dict[int, _Cluster] = {}
     columns = ("pk", "channel__slug", "external_id", "text", "sent_at", "position")
     for pk, channel, external_id, text, sent_at, position in messages.values_list(*columns).iterator():
@@ -273,14 +275,14 @@ def _digests_of_channels(channels: Iterable[ChannelShare], dimension: str) -> di
 def _weights_of_windows(judgements: Iterable[_PropositionJudgements]) -> dict[int, float]:
     """Return by window the weight of all propositions."""
     weights: dict[int, float] = defaultdict(float)
-    for judged in judgements:
-        for window, rows in judged.windows.items():
+    for of_proposition in judgements:
+        for window, rows in of_proposition.windows.items():
             weights[window] += rows[0].weight
     return weights
 
 
 def _observations_of_windows(
-    judged: _PropositionJudgements, weights: Mapping[int, float], channels: Mapping[int, ChannelShare]
+    judgements: _PropositionJudgements, weights: Mapping[int, float], channels: Mapping[int, ChannelShare]
 ) -> list[Observation]:
     """Return the judgements of whole windows: one per channel; with one window alone its repeats.
 
@@ -293,7 +295,7 @@ def _observations_of_windows(
     """
     is_one_window = sum(weight > 0 for weight in weights.values()) == 1
     observations = []
-    for window, rows in judged.windows.items():
+    for window, rows in judgements.windows.items():
         if is_one_window:
             for row in rows:
                 observations.append(Observation(float(row.score), row.weight / len(rows), f"repeat:{row.repeat}"))
@@ -329,7 +331,7 @@ def _observations_of_counts(counts_by_window: Sequence[Mapping[int, int]]) -> li
 
 # -- results
 def _measured(
-    dimension: str, judged: _PropositionJudgements, observations: Sequence[Observation], digest: str
+    dimension: str, judgements: _PropositionJudgements, observations: Sequence[Observation], digest: str
 ) -> MeasuredProposition:
     """Return one proposition as it was measured; of counted ideas the counts take the place of the observations.
 
@@ -337,22 +339,22 @@ def _measured(
         digest: Of everything in the proposition that can change a score; empty where that is not known.
     """
     score = mean_of(observations)
-    if dimension in COUNTED and judged.counts:
-        counts_by_window = list(judged.counts.values())
+    if dimension in COUNTED and judgements.counts:
+        counts_by_window = list(judgements.counts.values())
         score = _count_of_windows(counts_by_window)
         observations = _observations_of_counts(counts_by_window)
     return MeasuredProposition(
         score=score,
         observations=tuple(observations),
-        share=judged.share,
-        by_message=judged.by_message,
+        share=judgements.share,
+        by_message=judgements.by_message,
         digest=digest,
-        unjudged=score is None and judged.unjudged,
-        inverted=judged.inverted,
-        of_ten=judged.of_ten,
-        scored=judged.scored,
-        unscored=judged.unscored,
-        deleted=len(judged.deleted),
+        unjudged=score is None and judgements.unjudged,
+        inverted=judgements.inverted,
+        of_ten=judgements.of_ten,
+        scored=judgements.scored,
+        unscored=judgements.unscored,
+        deleted=len(judgements.deleted),
     )
 
 
@@ -373,10 +375,10 @@ def _measured_dimension(
     )
     messages: set[int] = set()
     scored_messages: set[int] = set()
-    for judged in judgements:
-        if judged.by_message:
-            messages |= judged.messages.keys()
-            scored_messages |= judged.scored_messages
+    for of_proposition in judgements:
+        if of_proposition.by_message:
+            messages |= of_proposition.messages.keys()
+            scored_messages |= of_proposition.scored_messages
     because = ""
     if Dimension(name).kind.judged_by == "pair" and (too_little or not scores):  # self-consistency
         because = _commonest_reason(run, name)

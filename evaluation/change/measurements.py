@@ -76,15 +76,15 @@ def measurement_of(run: EvaluationRun, *, name: str = "", dimensions: Collection
     if run.status != EvaluationRun.Status.COMPLETED:
         why = f": {run.error}" if run.error else ""
         raise NotComparable(f"evaluation {run.pk} of {target} is {run.status}{why}; only completed ones compare")
-    wanted = [d for d in SCORERS if d in run.dimensions and (dimensions is None or d in dimensions)]
+    names = [d for d in SCORERS if d in run.dimensions and (dimensions is None or d in dimensions)]
     return Measurement(
         name=name or _name_of(run),
         target=target,
         judge=run.judge,
         procedure=run.procedure,
         persona_digest=run.persona_digest,
-        dimensions=measured_dimensions(run, wanted),
-        runs=dict.fromkeys(wanted, run.pk),
+        dimensions=measured_dimensions(run, names),
+        runs=dict.fromkeys(names, run.pk),
         evaluation_run=run.pk,
         scope=_scope_of(run),
         where={} if run.simulated else run.where,  # the tags of a simulation are its own

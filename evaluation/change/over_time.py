@@ -166,8 +166,8 @@ def build_of(run: EvaluationRun, dimension: str) -> str:
 
     Where no message was judged alone: the tag that was asked for. Empty where they share none.
     """
-    judged = Message.objects.filter(evaluation_scores__evaluation_run=run, evaluation_scores__dimension=dimension)
-    all_tags = list(judged.order_by().values_list("tags", flat=True).distinct()) or [run.where]
+    messages = Message.objects.filter(evaluation_scores__evaluation_run=run, evaluation_scores__dimension=dimension)
+    all_tags = list(messages.order_by().values_list("tags", flat=True).distinct()) or [run.where]
     for key in BUILD_TAGS:
         values = {tags.get(key) for tags in all_tags}
         value = values.pop()
@@ -198,9 +198,9 @@ def _came_back(earlier: DriftAlert | None, build: str) -> bool | None:
 def _messages_behind(run: EvaluationRun, change: _NewChange) -> QuerySet[Message]:
     """Return the newer messages that show a fall, the first one first: the judged ones; of a window judged as a whole those in it."""
     newer = Message.objects.filter(agent=run.agent, said_at__gt=change.newest_before).order_by("said_at", "pk")
-    judged = newer.filter(evaluation_scores__evaluation_run=run, evaluation_scores__dimension=change.result.dimension)
-    if judged.exists():
-        return judged
+    messages = newer.filter(evaluation_scores__evaluation_run=run, evaluation_scores__dimension=change.result.dimension)
+    if messages.exists():
+        return messages
     tags = {f"tags__{key}": value for key, value in run.where.items()}
     return newer.filter(synthetic=False, **tags)
 

@@ -186,13 +186,13 @@ def drift_overview(
     # Within a state those who lost propositions first, then the largest fall.
     drifts.sort(key=lambda drift: (ORDER.index(drift.state), not drift.lost, drift.delta or 0.0, drift.agent.slug))
     in_state = [drift for drift in drifts if state in (None, drift.state)]
-    wanted = in_state[start:stop]
+    on_page = in_state[start:stop]
     if describe:
         moments = moments_of_change()
-        for drift in wanted:
+        for drift in on_page:
             drift.judge_changed = _judge_changed(drift, moments)
-        _describe(wanted, quotes=quotes, stored=baseline is None and candidate is None)
-    return Overview(drifts=wanted, total=len(in_state), states=Counter(drift.state for drift in drifts))
+        _describe(on_page, quotes=quotes, stored=baseline is None and candidate is None)
+    return Overview(drifts=on_page, total=len(in_state), states=Counter(drift.state for drift in drifts))
 
 
 def drift_of_comparison(agent: Agent, comparison: Comparison) -> AgentDrift:

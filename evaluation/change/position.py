@@ -127,8 +127,8 @@ def position_profile(run: EvaluationRun, bins: Sequence[Bin] = (), *, margin: fl
     """
     if run.agent is None:
         raise ValueError(f"evaluation run {run.pk} targets a channel; positions are an agent's")
-    wanted = tuple(bins) or tuple((first, last) for first, last in run.position_bins)
-    if not wanted:
+    stretches = tuple(bins) or tuple((first, last) for first, last in run.position_bins)
+    if not stretches:
         raise ValueError(f"evaluation run {run.pk} was not sampled by position; name the bins, e.g. {DEFAULT_BINS}")
     dimensions: dict[str, PositionDimension] = {}
     not_by_position = []
@@ -138,8 +138,8 @@ def position_profile(run: EvaluationRun, bins: Sequence[Bin] = (), *, margin: fl
             not_by_position.append(name)
     for name in BY_ONE_MESSAGE:
         if name in run.dimensions:
-            judged, outside = _judged_messages(run, run.agent, name, wanted)
-            dimensions[name] = _dimension(name, wanted, judged, margin)
+            messages, outside = _judged_messages(run, run.agent, name, stretches)
+            dimensions[name] = _dimension(name, stretches, messages, margin)
             left_out += outside
     return PositionProfile(
         agent=run.agent.slug,
@@ -172,7 +172,7 @@ def _judged_messages(
     )
     measured = {row["message_id"] for row in rows}
     positions = positions_of(measured, agent=agent, simulated=run.simulated, where=run.where)
-    judged: list[_JudgedMessage] = []
+    messages: list[_JudgedMessage] = []
     outside: set[int] = set()
     for row in rows:
         channel, position = positions.get(row["message_id"], (0, 0))  # gone: 0 is in no stretch
@@ -190,42 +190,42 @@ def _judged_messages(
             counts={status: row[f"n_{status}"] for status in STATUSES},
             share=Share(int(row["mean"] is not None), int(row["coverable"] > 0)),
         )
-        judged.append(message)
+        messages.append(message)
     deleted = scores.filter(message__isnull=True, over_window=False, repeat=1).values("proposition_id")
     # A message is asked each proposition, so the proposition with most rows has one of each deleted message.
     most_deleted = max(deleted.annotate(n=Count("pk")).values_list("n", flat=True), default=0)
-    return judged, len(outside) + most_deleted
+    return messages, len(outside) + most_deleted
 
 
-def _dimension(name: str, bins: Sequence[Bin], judged: Sequence[_JudgedMessage], margin: float) -> PositionDimension:
+def _dimension(name: str, bins: Sequence[Bin], messages: Sequence[_JudgedMessage], margin: float) -> PositionDimension:
     """Return a dimension by position."""
     by_stretch: dict[int, list[_JudgedMessage]] = defaultdict(list)
-    for message in judged:
+    for message in messages:
         by_stretch[message.stretch].append(message)
     rows = [_position_bin(bounds, by_stretch[stretch]) for stretch, bounds in enumerate(bins)]
-    return PositionDimension(dimension=name, bins=tuple(rows), within=_change_within(bins, judged, margin))
+    return PositionDimension(dimension=name, bins=tuple(rows), within=_change_within(bins, messages, margin))
 
 
-def _position_bin(bounds: Bin, judged: Sequence[_JudgedMessage]) -> PositionBin:
+def _position_bin(bounds: Bin, messages: Sequence[_JudgedMessage]) -> PositionBin:
     """Return the mean of these scores, with an interval that stays on the scale of 0 to 9."""
     # Of conversations that were kept by chance whole ones were drawn.
-    is_sampled = any(message.inclusion_weight != 1 for message in judged)
+    is_sampled = any(message.inclusion_weight != 1 for message in messages)
     drawn = _drawn_by_conversation if is_sampled else _drawn_by_message
-    estimate = bootstrap_mean(drawn(judged))
+    estimate = bootstrap_mean(drawn(messages))
     interval = estimate.interval
     if interval is not None:
         interval = Interval(_on_scale(interval.low), _on_scale(interval.high))
     counts: Counter[str] = Counter()
-    for message in judged:
+    for message in messages:
         counts.update(message.counts)
     return PositionBin(
         score=estimate.value,
         interval=interval,
         note=estimate.reason,
         positions=bin_name(bounds),
-        share=total(message.share for message in judged),
-        messages=len({message.message for message in judged}),
-        conversations=len({message.channel for message in judged}),
+        share=total(message.share for message in messages),
+        messages=len({message.message for message in messages}),
+        conversations=len({message.channel for message in messages}),
         scored=counts["scored"],
         trivial=counts["trivial"],
         unscored=counts["unscored"],
@@ -237,30 +237,30 @@ def _on_scale(score: float) -> float:
     return min(max(score, 0.0), HIGHEST)
 
 
-def _drawn_by_message(judged: Iterable[_JudgedMessage]) -> list[Observation]:
+def _drawn_by_message(messages: Iterable[_JudgedMessage]) -> list[Observation]:
     """Return the scores as observations that are drawn by message, within their conversation."""
     observations = []
-    for message in judged:
+    for message in messages:
         if message.score is not None:
             observations.append(Observation(message.score, message.weight, message.message, message.channel))
     return observations
 
 
-def _drawn_by_conversation(judged: Iterable[_JudgedMessage]) -> list[Observation]:
+def _drawn_by_conversation(messages: Iterable[_JudgedMessage]) -> list[Observation]:
     """Return the scores as observations of which those of a conversation are drawn together."""
     observations = []
-    for message in judged:
+    for message in messages:
         if message.score is not None:
             observations.append(Observation(message.score, message.weight, message.channel))
     return observations
 
 
-def _change_within(bins: Sequence[Bin], judged: Sequence[_JudgedMessage], margin: float) -> PositionChange:
+def _change_within(bins: Sequence[Bin], messages: Sequence[_JudgedMessage], margin: float) -> PositionChange:
     """Return the difference between the first and the last stretch with scores, inside the conversations that have scores in both.
 
     From six conversations on each is compared with itself; of fewer the messages are drawn, and the result holds for these alone.
     """
-    scored = [message for message in judged if message.score is not None]
+    scored = [message for message in messages if message.score is not None]
     scored_by_stretch = Counter((message.channel, message.stretch) for message in scored)
     stretches = sorted({message.stretch for message in scored})
     if len(stretches) < 2:
@@ -290,16 +290,16 @@ def _change_within(bins: Sequence[Bin], judged: Sequence[_JudgedMessage], margin
     return with_verdict(change, difference.interval, margin, n=difference.n or None)
 
 
-def _weighted_equally(judged: Sequence[_JudgedMessage]) -> list[_JudgedMessage]:
+def _weighted_equally(messages: Sequence[_JudgedMessage]) -> list[_JudgedMessage]:
     """Return the messages with weights by which each conversation weighs the same in each stretch; those of weight 0 are left out.
 
     One that was kept by chance weighs as its inclusion weight says.
     """
     totals: dict[tuple[int, int], float] = defaultdict(float)
-    for message in judged:
+    for message in messages:
         totals[message.channel, message.stretch] += message.weight
     weighted = []
-    for message in judged:
+    for message in messages:
         if message.weight:
             share = message.weight / totals[message.channel, message.stretch]
             weighted.append(replace(message, weight=share * message.inclusion_weight))

@@ -184,8 +184,8 @@ def why_drifted(drift: AgentDrift) -> str:
         return ""
     if _fallen_as_a_whole(drift) is not None or main.result.unit == "repeats":
         return how_sure(drift)
-    judged = f"{_judged_words(main)}; {how_sure(drift)}"
-    return f"{judged}, among all propositions compared" if main.result.is_sure else judged
+    reasons = f"{_judged_words(main)}; {how_sure(drift)}"
+    return f"{reasons}, among all propositions compared" if main.result.is_sure else reasons
 
 
 def how_sure(drift: AgentDrift) -> str:

@@ -122,9 +122,9 @@ def plan_checks(schedule: EvaluationSchedule, runs: Sequence[EvaluationRun]) -> 
     """
     fired_at = schedule.last_fired_at or timezone.now()
     period_began = fired_at - LEAST_PERIOD * schedule.every
-    judged = {(run.judge, run.procedure) for run in runs if has_sentinel(run.judge)}
+    ways = {(run.judge, run.procedure) for run in runs if has_sentinel(run.judge)}
     checks: list[SentinelCheck] = []
-    for judge, procedure in sorted(judged):
+    for judge, procedure in sorted(ways):
         seed = secrets.randbelow(2**31)
         sentinel, _ = JudgeSentinel.objects.get_or_create(judge=judge, procedure=procedure, defaults={"seed": seed})
         if not sentinel.checks.filter(change__isnull=False, fired_at__gt=period_began).exists():
@@ -169,11 +169,11 @@ def draw(sentinel: JudgeSentinel, kept: Sequence[Frozen] = ()) -> list[Frozen]:
             if siblings:
                 first_ones.append(first)
                 second_of[first.message] = [item for item in siblings if item != first][:1]
-    wanted = max(0, MESSAGES - len(taken))
-    drawn = first_ones[:wanted]
-    for item in first_ones[:wanted]:
+    n = max(0, MESSAGES - len(taken))
+    drawn = first_ones[:n]
+    for item in first_ones[:n]:
         drawn += second_of[item.message]
-    return [*drawn, *first_ones[wanted:]]
+    return [*drawn, *first_ones[n:]]
 
 
 def _newest_scores(sentinel: JudgeSentinel) -> list[tuple[int, int, str, str, int]]:
@@ -275,8 +275,8 @@ class Asking:
 
 def _digest(question: Question, proposition: Proposition, claim: str) -> str:
     """Return a digest of what is judged: claim, persona, message and its window; not of how the judge is asked."""
-    judged = [claim, proposition.hard, proposition.inverted, asdict(question.context)]
-    return hashlib.sha256(json.dumps(judged, sort_keys=True, default=str).encode()).hexdigest()[:16]
+    content = [claim, proposition.hard, proposition.inverted, asdict(question.context)]
+    return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
 def refreshed(sentinel: JudgeSentinel, asking: Asking) -> list[Frozen]:
@@ -286,8 +286,8 @@ def refreshed(sentinel: JudgeSentinel, asking: Asking) -> list[Frozen]:
     kept = [item for item in items if digests.get(item.key) == item.digest]
     candidates = draw(sentinel, kept) if len(kept) < ITEMS else []
     while len(kept) < ITEMS and candidates:
-        wanted = ITEMS - len(kept)
-        tried, candidates = candidates[:wanted], candidates[wanted:]
+        n_new = ITEMS - len(kept)
+        tried, candidates = candidates[:n_new], candidates[n_new:]
         digests = asking.digests(tried)
         for item in tried:
             if item.key in digests:

@@ -173,11 +173,11 @@ def standard_error(run: EvaluationRun, dimension: str) -> float | None:
         of_ten=None,
     )
     by_message = rows.order_by().values("message_id", "message__channel_id", "proposition_id")
-    judged = list(by_message.annotate(mean=Avg("score"), heaviest=Max("weight"), inclusion=Max("inclusion_weight")))
+    means = list(by_message.annotate(mean=Avg("score"), heaviest=Max("weight"), inclusion=Max("inclusion_weight")))
     # Of conversations that were kept by chance whole ones were drawn.
-    is_sampled = any(row["inclusion"] != 1 for row in judged)
+    is_sampled = any(row["inclusion"] != 1 for row in means)
     observations = []
-    for row in judged:
+    for row in means:
         cluster = row["message__channel_id"] if is_sampled else row["message_id"]
         observations.append(Observation(row["mean"], row["heaviest"] * row["inclusion"], cluster))
     return error_of(observations)

@@ -247,7 +247,9 @@ def _replace_current_rows(agent: Agent, judged: JudgeAndProcedure, rows: Sequenc
     own.filter(current=True).update(current=False)
     if not rows:
         return
-    known = set(own.filter(evaluation_run__in={row.evaluation_run_id for row in rows}).values_list(*VERDICT_COLUMNS))
+    own_verdicts = set(
+        own.filter(evaluation_run__in={row.evaluation_run_id for row in rows}).values_list(*VERDICT_COLUMNS)
+    )
     columns = []
     for field in Change._meta.concrete_fields:
         if not field.primary_key and field.name not in UNIQUE_COLUMNS:
@@ -257,7 +259,7 @@ def _replace_current_rows(agent: Agent, judged: JudgeAndProcedure, rows: Sequenc
     for run, dimension in {(row.evaluation_run_id, row.dimension) for row in rows}:
         computed_again |= Q(evaluation_run=run, dimension=dimension)
     own.filter(computed_again, current=False).delete()  # propositions that are not compared any more
-    new_rows = [row for row in rows if tuple(getattr(row, name) for name in VERDICT_COLUMNS) not in known]
+    new_rows = [row for row in rows if tuple(getattr(row, name) for name in VERDICT_COLUMNS) not in own_verdicts]
     for path in declared_list("change_observers"):
         import_string(path)(new_rows)
 
@@ -334,8 +336,8 @@ def _with_messages_gone() -> set[tuple[int, JudgeAndProcedure]]:
     for run, dimension, number in per_dimension:
         counts[run, dimension] = number
     gone = set()
-    for agent, judge, procedure, dimension, before, now, known in rows.values_list(*COMPARED_COLUMNS, "deleted"):
-        if known != counts[before, dimension] + counts[now, dimension]:
+    for agent, judge, procedure, dimension, before, now, deleted in rows.values_list(*COMPARED_COLUMNS, "deleted"):
+        if deleted != counts[before, dimension] + counts[now, dimension]:
             gone.add((agent, JudgeAndProcedure(judge=judge, procedure=procedure)))
     return gone
 
@@ -346,9 +348,9 @@ def _note_agreements() -> None:
     Where nothing is known of a judge its rows stay as they are.
     """
     rows = Change.objects.filter(current=True).order_by()
-    known = list(rows.values_list("judge", "procedure", "dimension", "agreement", "labels").distinct())
-    agreements = agreements_of({judge for judge, *_ in known})
-    for judge, procedure, dimension, kappa, labels in known:
+    stored_agreements = list(rows.values_list("judge", "procedure", "dimension", "agreement", "labels").distinct())
+    agreements = agreements_of({judge for judge, *_ in stored_agreements})
+    for judge, procedure, dimension, kappa, labels in stored_agreements:
         agreement = agreements.get(Key(judge, procedure, dimension))
         if agreement is None or (agreement.kappa, agreement.labels) == (kappa, labels):
             continue

@@ -16,7 +16,6 @@ from django.db.backends.sqlite3.base import DatabaseWrapper
 
 from agents.kit.files.source import FileError
 from agents.kit.llm.prices import forget_prices, seed_prices
-from agents.models import Agent
 from agents.personas.reader import import_agents
 from agents.personas.shape import PersonaError
 from agents.transcripts.importer import AUTO, ReadOptions, import_transcript
@@ -96,14 +95,16 @@ def load_files(
     speakers: Mapping[str, str] | None = None,
     format: str = AUTO,
     columns: Mapping[str, str] | None = None,
-) -> list[Agent]:
-    """Import personas, then what they said, and return the agents.
+    dates: str = "",
+) -> list[str]:
+    """Import personas, then what they said, and return what had to be assumed about the transcripts, each with its file.
 
     Args:
         personas: A file or a folder, as `import_agents` reads it.
         transcripts: Conversations, as `import_transcript` reads them; none where speech is simulated.
         speakers: Speaker or role -> agent slug, where the names differ.
         columns: Our field to the column of a CSV file or the key of JSON Lines.
+        dates: How chat logs write dates, see `ReadOptions`.
 
     Raises:
         UnusableFiles: A file cannot be read, or no agent says anything in the transcripts.
@@ -114,7 +115,8 @@ def load_files(
         raise UnusableFiles(f"--personas {error}") from None
     except OSError as error:
         raise UnusableFiles(f"--personas {personas}: {error.strerror}") from None
-    options = ReadOptions(format=format, speaker_map=dict(speakers or {}), columns=dict(columns or {}))
+    options = ReadOptions(format=format, speaker_map=dict(speakers or {}), columns=dict(columns or {}), dates=dates)
+    warnings: list[str] = []
     agent_of_speaker: dict[str, str | None] = {}  # None: the speaker is none of the agents
     stems: set[str] = set()
     for path in transcripts:
@@ -127,6 +129,7 @@ def load_files(
             raise UnusableFiles(f"--transcript {error}") from None
         except (OptionError, OSError) as error:
             raise UnusableFiles(f"--transcript {path}: {error}") from None
+        warnings += [f"{path}: {warning}" for warning in report.warnings]
         for name, speaker in report.speakers.items():
             agent_of_speaker[name] = speaker.agent
     if transcripts and not any(agent_of_speaker.values()):
@@ -135,4 +138,4 @@ def load_files(
         raise UnusableFiles(
             f"none of {slugs} speaks in the transcript; its speakers: {names}; --map SPEAKER=SLUG says who is who"
         )
-    return agents
+    return warnings

@@ -512,33 +512,33 @@ def find_one_sided(results: Sequence[AgentResult]) -> list[Finding]:
     """
     findings = []
     for result in results:
-        for shown in result.comparison.shown if result.comparison else ():
-            summary = result.summary.dimensions.get(shown.dimension)
+        for one_sided in result.comparison.shown if result.comparison else ():
+            summary = result.summary.dimensions.get(one_sided.dimension)
             too_little_now = summary is not None and summary.reason
-            if not shown.proposition and not too_little_now:  # with a proposition it shows hits: `find_hits`
-                findings.append(_one_sided_finding(result, shown))
+            if not one_sided.proposition and not too_little_now:  # with a proposition it shows hits: `find_hits`
+                findings.append(_one_sided_finding(result, one_sided))
     return findings
 
 
-def _one_sided_finding(result: AgentResult, shown: Shown) -> Finding:
+def _one_sided_finding(result: AgentResult, one_sided: Shown) -> Finding:
     """Return the finding that a dimension is scored on one side only; of a score now with its lowest messages."""
     before = ""
     now = ""
     lowest: list[WorstMessage] = []
-    if shown.verdict == ONLY_BEFORE:
-        before = shown.figures
+    if one_sided.verdict == ONLY_BEFORE:
+        before = one_sided.figures
     else:
-        now = shown.figures
-        lowest = lowest_messages(result.run.pk, shown.dimension)
-    missing = result.missing(shown.dimension)
-    data = shown.model_dump(exclude={"dimension"})
+        now = one_sided.figures
+        lowest = lowest_messages(result.run.pk, one_sided.dimension)
+    missing = result.missing(one_sided.dimension)
+    data = one_sided.model_dump(exclude={"dimension"})
     data["missing"] = missing
     data["messages"] = [message.model_dump() for message in lowest]
     return Finding(
         kind="one_sided",
-        verdict=shown.verdict,
+        verdict=one_sided.verdict,
         agent=result.agent,
-        dimension=shown.dimension,
+        dimension=one_sided.dimension,
         before=before,
         now=now,
         why=missing,

@@ -90,12 +90,12 @@ class BaselinesOfFile:
         """
         self.path = path
         self._by_agent = measurements_of_file(path)
-        held = [spec for spec in specs if spec.target.slug in self._by_agent]
-        if not held:
-            wanted = ", ".join([spec.target.slug for spec in specs][:MOST_NAMED])
+        in_file = [spec for spec in specs if spec.target.slug in self._by_agent]
+        if not in_file:
+            slugs = ", ".join([spec.target.slug for spec in specs][:MOST_NAMED])
             names = ", ".join(list(self._by_agent)[:MOST_NAMED]) or "nothing"
-            raise NotComparable(f"--baseline {path}: holds none of {wanted}; it holds {names}")
-        for spec in held:
+            raise NotComparable(f"--baseline {path}: holds none of {slugs}; it holds {names}")
+        for spec in in_file:
             self._check(self._by_agent[spec.target.slug], spec)
 
     def _check(self, baseline: Measurement, spec: RunSpec) -> None:

@@ -51,7 +51,7 @@ def in_character(
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings")
     django.setup()
 
-    given: dict[str, object] = {
+    values: dict[str, object] = {
         "personas": personas,
         "propositions": propositions,
         "baseline": baseline,
@@ -59,9 +59,9 @@ def in_character(
         **options,
     }
     if isinstance(threshold, Mapping):
-        given["threshold"] = ",".join(f"{dimension}={least}" for dimension, least in threshold.items())
+        values["threshold"] = ",".join(f"{dimension}={least}" for dimension, least in threshold.items())
     transcripts = [transcript] if isinstance(transcript, str | Path) else transcript
-    arguments = [f"--transcript={path}" for path in transcripts] + _arguments(given)
+    arguments = [f"--transcript={path}" for path in transcripts] + _arguments(values)
     out = io.StringIO()
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder) / "result.json"
@@ -72,10 +72,10 @@ def in_character(
         return json.loads(result.read_text(encoding="utf-8"))  # type: ignore[no-any-return]
 
 
-def _arguments(given: Mapping[str, object]) -> list[str]:
+def _arguments(options: Mapping[str, object]) -> list[str]:
     """Return options as a command line has them; those that are None or False are left out, True is a switch."""
     arguments = []
-    for name, value in given.items():
+    for name, value in options.items():
         option = f"--{name.replace('_', '-')}"
         if value is True:
             arguments.append(option)

@@ -139,11 +139,11 @@ class Report:
     @property
     def counts_line(self) -> str:
         """Return in a sentence what became of the judgements of all agents."""
-        judged = self.coverage
+        coverage = self.coverage
         return (
-            f"{counted(judged.scored, 'judgement')} scored, {judged.trivial:,} trivial, {judged.failed:,} failed "
-            f"({judged.failed_share:.0%} of what this judge could judge), {counted(judged.needs_llm_judge, 'needs', 'need')} an LLM judge, "
-            f"{judged.not_evaluable:,} not evaluable."
+            f"{counted(coverage.scored, 'judgement')} scored, {coverage.trivial:,} trivial, {coverage.failed:,} failed "
+            f"({coverage.failed_share:.0%} of what this judge could judge), "
+            f"{counted(coverage.needs_llm_judge, 'needs', 'need')} an LLM judge, {coverage.not_evaluable:,} not evaluable."
         )
 
     @property
@@ -298,7 +298,7 @@ def _summary(report: Report, evaluations: Sequence[dict[str, Any]]) -> dict[str,
     Args:
         evaluations: The entries of agents and channels, with their calls, tokens and cost.
     """
-    findings, limits, judged = report.findings, report.limits, report.coverage
+    findings, limits, coverage = report.findings, report.limits, report.coverage
     verdicts: Counter[str] = Counter()
     for result in report.results:
         verdicts.update(change.verdict for change in result.changes if not change.counted)
@@ -313,8 +313,8 @@ def _summary(report: Report, evaluations: Sequence[dict[str, Any]]) -> dict[str,
         "heuristic": is_heuristic(report.judge),
         "procedure": procedures[0] if len(procedures) == 1 else procedures,
         "agents": len(report.results),
-        "judgements": {**judged.model_dump(), "unscored": judged.unscored},
-        "failed_share": round(judged.failed_share, 4),
+        "judgements": {**coverage.model_dump(), "unscored": coverage.unscored},
+        "failed_share": round(coverage.failed_share, 4),
         "compared": {
             "dimensions": verdicts.total(),
             **{verdict.replace(" ", "_"): verdicts[verdict] for verdict in COMPARED_VERDICTS},

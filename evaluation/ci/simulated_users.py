@@ -236,9 +236,9 @@ def _report(
     messages = sum(run.turns for run in runs)
     unjudged = 0
     if not heuristic:
-        judged = [run for run in runs if run.is_scored]
-        unjudged = len(runs) - len(judged)
-        runs = judged
+        scored_runs = [run for run in runs if run.is_scored]
+        unjudged = len(runs) - len(scored_runs)
+        runs = scored_runs
     first_turns = [run.first_turn for run in runs if run.first_turn is not None]
     return SimulatedUserReport(
         judge=judge,

@@ -271,12 +271,12 @@ def _find_as_seen(mark: str, owner: str, loaded: Sequence[LoadedFile]) -> Entry:
 
 
 def _refuse_id_in_use(
-    dimension: str, level: str, owner: str, wanted: Any, old: Entry | None, loaded: Sequence[LoadedFile]
+    dimension: str, level: str, owner: str, new_id: Any, old: Entry | None, loaded: Sequence[LoadedFile]
 ) -> None:
     """Refuse an id that another proposition of the same dimension and level has, about the same agent or about every agent.
 
     Args:
-        wanted: The id.
+        new_id: The id.
         old: The proposition that is changed, which may keep its id; None for a new one.
 
     Raises:
@@ -286,9 +286,9 @@ def _refuse_id_in_use(
         if old is not None and other.mark == old.mark:
             continue
         is_asked_together = other.owner == owner or DEFAULT in (owner, other.owner)
-        has_same_id = (other.dimension, other.level, other.proposition.id) == (dimension, level, wanted)
+        has_same_id = (other.dimension, other.level, other.proposition.id) == (dimension, level, new_id)
         if is_asked_together and has_same_id:
-            raise CannotSave({"id": f"{wanted} is in use in {other.path}; change that one, or use another id"})
+            raise CannotSave({"id": f"{new_id} is in use in {other.path}; change that one, or use another id"})
 
 
 def _still_has_as_seen(content: bytes | None, entry: Entry) -> bool:
@@ -371,8 +371,8 @@ def with_entry(text: str, fields: Mapping[str, Any], path: Path) -> str:
     Raises:
         CannotSave: It is no YAML mapping, there is no such proposition, or the change would reach further than this proposition.
     """
-    wanted = copy.deepcopy(parse(text, path))
-    rows = wanted.get("propositions") or []
+    expected = copy.deepcopy(parse(text, path))
+    rows = expected.get("propositions") or []
     number = _number_of(fields["id"], rows)
     if number is None:
         raise CannotSave(f"{path} has no proposition {fields['id']} any more")
@@ -381,7 +381,7 @@ def with_entry(text: str, fields: Mapping[str, Any], path: Path) -> str:
     # The text is read back: it must say what was wanted and nothing else (an alias, say, would change other places, too).
     try:
         changed = _round_trip(text, number, fields, old_fields)
-        is_meant = parse(changed, path) == wanted
+        is_meant = parse(changed, path) == expected
     except (CannotSave, YAMLError, KeyError):
         is_meant = False
     if not is_meant:
@@ -451,9 +451,9 @@ def appended(text: str, entries: Sequence[Mapping[str, Any]], path: Path, commen
     newline = "\r\n" if "\r\n" in text else "\n"
     content = text if text.endswith(("\n", "\r")) else text + newline
     content += _list_items(entries, comment, indent=indent).replace("\n", newline)
-    wanted = {**data, "propositions": [*data["propositions"], *map(dict, entries)]}
+    expected = {**data, "propositions": [*data["propositions"], *map(dict, entries)]}
     try:
-        is_meant = parse(content, path) == wanted
+        is_meant = parse(content, path) == expected
     except CannotSave:
         is_meant = False
     if not is_meant:

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, Field
 
 from agents.bodies import NamedAgents
 from agents.kit.models.lease import LeaseLost
-from agents.kit.use_cases import Shown
+from agents.kit.use_cases import FieldDisplay
 from agents.kit.work.queues import wake_workers
 from agents.models import Agent
 from evaluation.drafting.editing import NO_FOLDER, CannotSave, team_folder
@@ -32,10 +32,10 @@ def model_choices() -> list[tuple[str, str]]:
 class SuggestionsRequest(NamedAgents):
     """About which agents propositions are suggested, and by what."""
 
-    max: Annotated[int, Shown(label="Suggestions")] = Field(
+    max: Annotated[int, FieldDisplay(label="Suggestions")] = Field(
         MOST, ge=1, le=50, description=f"most suggestions per agent, 1 to 50 (default: {MOST})"
     )
-    model: Annotated[str, AfterValidator(check_judge), Shown(choices=model_choices, metavar="MODEL")] = Field(
+    model: Annotated[str, AfterValidator(check_judge), FieldDisplay(choices=model_choices, metavar="MODEL")] = Field(
         "", max_length=200, description="reads the personas (default: the configured judge)"
     )
 

@@ -373,11 +373,11 @@ def sift(
     """
     sifted = Sifted([], [])
     ids: set[str] = set(in_use)
-    known: list[Proposition | PropositionSpec] = list(existing)
+    propositions: list[Proposition | PropositionSpec] = list(existing)
     for raw in answers:
         try:
             suggestion = _read_suggestion(storable(raw), slug, name, persona, ids)
-            same = next((other.id for other in known if _says_the_same(suggestion.spec, other)), "")
+            same = next((other.id for other in propositions if _says_the_same(suggestion.spec, other)), "")
             if same:
                 raise Unusable(f"says the same as {same}")
             if len(sifted.usable) == most:
@@ -387,7 +387,7 @@ def sift(
         else:
             sifted.usable.append(suggestion)
             ids.add(suggestion.spec.id)
-            known.append(suggestion.spec)
+            propositions.append(suggestion.spec)
     return sifted
 
 

@@ -18,8 +18,7 @@ from django.urls import reverse
 from django.utils.safestring import SafeString
 
 from agents.admin.picking import AgentsField
-from agents.admin.side_by_side import Row as AlignedRow
-from agents.admin.side_by_side import aligned_page
+from agents.admin.side_by_side import AlignedRow, aligned_page
 from agents.admin.transcript import channel_url
 from agents.kit.admin.access import user_of
 from agents.kit.commands import Cell
@@ -318,7 +317,7 @@ def _pictures_of_lab(lab: LabReport) -> list[SafeString]:
             if effect.delta is None or effect.interval is None:
                 continue
             low, high = effect.interval
-            text = f"{signed(effect.delta, 2)} [{signed(low, 2)}, {signed(high, 2)}], {effect.verdict}"
+            text = f"{signed(effect.shown_delta, 2)} [{signed(low, 2)}, {signed(high, 2)}], {effect.verdict}"
             tone = TONES_OF_VERDICT.get(effect.verdict, "plain")
             name = arm.label if len(arm.effects) == 1 else f"{arm.label}: {effect.label.lower()}"
             drawn.append(Interval(name=name, low=-high, value=-effect.delta, high=-low, text=text, tone=tone))

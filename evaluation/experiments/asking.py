@@ -174,12 +174,12 @@ class Interview:
             label=self._label,
             model=self._judge,
         )
-        found: dict[str, bool | None] = {}
+        stated: dict[str, bool | None] = {}
         for claim, verdict in zip(claims, verdicts, strict=True):
-            found[claim.id] = None
+            stated[claim.id] = None
             if verdict.status == "scored" and verdict.value is not None:
-                found[claim.id] = verdict.value >= STATED_FROM
-        return found
+                stated[claim.id] = verdict.value >= STATED_FROM
+        return stated
 
     def _looked_for(self, question: ControlQuestion) -> list[Proposition]:
         """Return the proposition that a question names, else the agent's own ones, of an agent without any those for all agents."""

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field, ValidationInfo
 from agents.bodies import the_channel
 from agents.kit.bodies import ABSENT, OneOf, Reads, Refused, is_local
 from agents.kit.text.fences import fault_of, one_line, render_prompt
-from agents.kit.use_cases import FromFile, Shown
+from agents.kit.use_cases import FieldDisplay, FromFile
 from agents.models import Agent, Channel, Message, PersonaVersion
 from agents.models.conversations import UnknownAgent, find_agent
 from evaluation.dimensions import CHANNEL_DIMENSIONS, OF_PERSONA, Dimension
@@ -106,7 +106,7 @@ def _real_conversation(slug: str) -> Channel:
 Conversation = Annotated[
     Channel,
     Reads(_real_conversation, "the slug of a real conversation", maxLength=120),
-    Shown(option="channel", label="Conversation", metavar="CHANNEL"),
+    FieldDisplay(option="channel", label="Conversation", metavar="CHANNEL"),
 ]
 
 
@@ -114,7 +114,7 @@ class LabRequest(ModelsRequest):
     """A conversation that is forked, and the repairs that are tried on the forks."""
 
     channel: Conversation = Field(description="slug of the conversation that is forked; it is only read")
-    at: Annotated[int, Shown(label="At message")] = Field(
+    at: Annotated[int, FieldDisplay(label="At message")] = Field(
         ABSENT, ge=1, lt=2**63, description="position of the last message that the forks share (default: the last one)"
     )
     agent: str = Field(
@@ -122,30 +122,30 @@ class LabRequest(ModelsRequest):
     )
     seed: int = Field(0, ge=0, lt=2**63, description="of what is drawn (default: 0)")
     arms: Annotated[
-        str, AfterValidator(_check_arms), Shown(option="--arm", label="Repairs, one a line", is_long=True)
+        str, AfterValidator(_check_arms), FieldDisplay(option="--arm", label="Repairs, one a line", is_long=True)
     ] = Field(
         DEFAULT_ARMS,
         max_length=20_000,
         validate_default=True,
         description=f"what is tried, beside a control that stays as it is: {ALLOWED_ARMS}",
     )
-    turns: Annotated[int, Shown(label="Turns on each fork")] = Field(
+    turns: Annotated[int, FieldDisplay(label="Turns on each fork")] = Field(
         20, ge=1, le=MOST_STEPS, description=f"turns of the agent on each fork, 1 to {MOST_STEPS} (default: 20)"
     )
-    repeats: Annotated[int, Shown(label="Forks of each arm")] = Field(
+    repeats: Annotated[int, FieldDisplay(label="Forks of each arm")] = Field(
         5, ge=1, le=MOST_REPEATS, description=f"forks of each arm, 1 to {MOST_REPEATS}; a verdict takes 2 (default: 5)"
     )
     dimensions: Annotated[
         list[Annotated[str, OneOf(*MEASURED)]],
-        Shown(choices=lambda: [(name, Dimension(name).label) for name in MEASURED]),
+        FieldDisplay(choices=lambda: [(name, Dimension(name).label) for name in MEASURED]),
     ] = Field([OF_PERSONA], min_length=1, description=f"what is scored (default: {OF_PERSONA})")
-    ask: Annotated[str, OneOf(SHIPPED, NONE), Shown(label="Control questions")] = Field(
+    ask: Annotated[str, OneOf(SHIPPED, NONE), FieldDisplay(label="Control questions")] = Field(
         SHIPPED, description=f"{SHIPPED}: the 25 that come with Plumbline; {NONE}: ask no control questions"
     )
     questions: Annotated[
         list[ControlQuestion],
         FromFile(load_questions, longest=MOST_YAML, refusal=YamlProblems),
-        Shown(label="Control questions of your own"),
+        FieldDisplay(label="Control questions of your own"),
     ] = Field([], description="ask these instead: YAML as docs/how-to/lab.md describes it")
     asks: int = Field(
         2, ge=1, le=MOST_ASKS, description=f"how often each question is asked on a fork, 1 to {MOST_ASKS} (default: 2)"
@@ -242,10 +242,10 @@ def _refuse_unknown_propositions(questions: Sequence[ControlQuestion], agent: Ag
     Raises:
         Refused: With the question, the name, and the first names that are allowed.
     """
-    known = rules_of(agent)
+    rules = rules_of(agent)
     for question in questions:
-        if question.proposition and question.proposition not in known:
-            allowed = ", ".join(sorted(known)[:MOST_PROPOSITIONS_NAMED]) or "none, for it has no propositions"
+        if question.proposition and question.proposition not in rules:
+            allowed = ", ".join(sorted(rules)[:MOST_PROPOSITIONS_NAMED]) or "none, for it has no propositions"
             raise Refused(
                 {
                     "questions": f"questions: {question.id}: {agent.slug} has no proposition {question.proposition!r}; allowed: {allowed}"
@@ -287,8 +287,8 @@ def _persona_text(value: str, agent: Agent) -> str:
     if value.isdecimal():
         version = PersonaVersion.objects.filter(agent=agent, number=int(value[:9])).first()
         if version is None:
-            known = PersonaVersion.objects.filter(agent=agent).order_by("number").values_list("number", flat=True)
-            allowed = ", ".join(map(str, known[:20])) or "none yet"
+            numbers = PersonaVersion.objects.filter(agent=agent).order_by("number").values_list("number", flat=True)
+            allowed = ", ".join(map(str, numbers[:20])) or "none yet"
             raise Refused({"arms": f"arms: persona={value}: {agent.slug} has no such version; allowed: {allowed}"})
         return str(version.system_prompt)
     try:

@@ -91,7 +91,7 @@ def _effect_row(arm: LabArm, effect: RepairEffect) -> list[Cell]:
         effect.label,
         _score(effect.mean),
         _score(effect.control_mean),
-        signed(effect.delta, 2),
+        signed(effect.shown_delta, 2),
         interval,
         p_text(effect.p),
         None if effect.lasting is None else lasting_text(effect.lasting),

@@ -140,8 +140,8 @@ def judge_here(experiment: Experiment, *, judges: Sequence[str] = (), progress: 
         judges: Whose evaluations; default the experiment's own judge.
         progress: Called with an evaluation and the number of judgements just settled, from any thread.
     """
-    wanted = evaluations(experiment).filter(judge__in=judges or [experiment.judge])
-    execute(list(wanted.exclude(status=EvaluationRun.Status.COMPLETED)), progress=progress)
-    why_stopped = wanted.filter(status__in=STOPPED).values_list("error", flat=True).first()
+    runs = evaluations(experiment).filter(judge__in=judges or [experiment.judge])
+    execute(list(runs.exclude(status=EvaluationRun.Status.COMPLETED)), progress=progress)
+    why_stopped = runs.filter(status__in=STOPPED).values_list("error", flat=True).first()
     if why_stopped:
         Experiment.objects.filter(pk=experiment.pk).update(paused=why_stopped)

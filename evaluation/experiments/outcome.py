@@ -137,9 +137,9 @@ def _text_figures(texts: Mapping[int | None, Sequence[str]]) -> dict[str, float]
     repetitions = [compute_corpus_repetition(own_texts) for own_texts in texts.values() if len(own_texts) > 1]
     if repetitions:
         figures["repetition"] = sum(repetitions) / len(repetitions)
-    kept = list(_rules_kept(texts))
-    if kept:
-        figures["rules"] = fmean(kept)
+    rules_kept = list(_rules_kept(texts))
+    if rules_kept:
+        figures["rules"] = fmean(rules_kept)
     lengths = [len(tokenize(text)) for own_texts in texts.values() for text in own_texts]
     if lengths:
         figures["length"] = sum(lengths) / len(lengths)

@@ -10,7 +10,7 @@ from django.db.models import Count, F, Max, Min, Sum
 from evaluation.dimensions import COUNTED as COUNTED_BY_JUDGE
 from evaluation.experiments.measuring import evaluations
 from evaluation.experiments.models import Experiment, ExperimentEnvironment
-from evaluation.experiments.report import COUNTED, scores_of
+from evaluation.experiments.report import COUNTED, scores_of, shown_difference
 from evaluation.experiments.scenario import Scenario
 from evaluation.models import EvaluationScore
 
@@ -39,15 +39,13 @@ class MeasuredPair:
 
     @property
     def difference(self) -> float | None:
-        """Return how much more the treatment has."""
-        if self.control is None or self.treatment is None:
-            return None
-        return self.treatment - self.control
+        """Return how much more the treatment has, as both values are shown."""
+        return shown_difference(self.control, self.treatment)
 
     @property
     def is_same(self) -> bool:
         """Return whether both have the same value, as it is shown."""
-        return self.difference is not None and round(self.difference, 2) == 0
+        return self.difference == 0
 
 
 def find_pair(experiment: Experiment, *, arm: str, repeat: int, number: int) -> Pair | None:

@@ -16,7 +16,7 @@ from evaluation.experiments.compare import Cell as ArmCell
 from evaluation.experiments.compare import Row
 from evaluation.experiments.lab_printed import lab_csv_fields, lab_lines, lab_tables
 from evaluation.experiments.published import NO_CONVERSATIONS, Figure, PublishedRow
-from evaluation.experiments.report import Conversation, ExperimentReport, groups, p_text, rounded
+from evaluation.experiments.report import Conversation, ExperimentReport, groups, p_text, rounded, shown_difference
 
 HEADS = ["Measure", ">Treatment", ">Control", ">Δ", ">d", ">p naive", ">p clustered", ">n", "What may be said"]
 PUBLISHED_HEADS = ["Experiment", "Measure", ">Treatment", ">Control", ">n", ">Δ", ">t", ">df", ">p naive", ">d", ">g"]
@@ -90,7 +90,8 @@ def _named_outcome(row: Row) -> str:
     label = row.label.lower()
     if row.verdict == "no difference seen":
         return label
-    return f"{label} ({_with_sign(row.delta, _DECIMALS.get(row.measure, 2))})"
+    decimals = _DECIMALS.get(row.measure, 2)
+    return f"{label} ({_with_sign(shown_difference(row.control.mean, row.treatment.mean, decimals), decimals)})"
 
 
 def tables(report: ExperimentReport) -> Iterator[ReportTable]:
@@ -125,7 +126,7 @@ def row_cells(row: Row, paper: Figure | None = None) -> list[Cell]:
         row.label,
         _mean_and_deviation(row.treatment, decimals),
         _mean_and_deviation(row.control, decimals),
-        _with_sign(row.delta, decimals),
+        _with_sign(shown_difference(row.control.mean, row.treatment.mean, decimals), decimals),
         rounded(row.d),
         p_text(row.naive_p),
         p_text(row.p_adjusted),

@@ -140,10 +140,10 @@ def _stage_problems(arm: Arm) -> Iterator[ScenarioProblem]:
 
 
 def _unknown_stages(parent: FieldPath, names: Sequence[Any]) -> Iterator[ScenarioProblem]:
-    known = _known_stages()
+    stages = _known_stages()
     for number, name in enumerate(names):
-        if name not in known:
-            yield ScenarioProblem((*parent, number), f"stage {name!r:.80} is unknown; allowed: {', '.join(known)}")
+        if name not in stages:
+            yield ScenarioProblem((*parent, number), f"stage {name!r:.80} is unknown; allowed: {', '.join(stages)}")
 
 
 def _known_stages() -> list[str]:
@@ -180,12 +180,12 @@ def _swarm_problems(scenario: Mapping[str, Any]) -> Iterator[ScenarioProblem]:
     from agents.swarm.models import Swarm
     from agents.swarm.phases import default_swarm
 
-    known = {default_swarm()["name"]}
+    names = {default_swarm()["name"]}
     if swarms:
-        known.update(Swarm.objects.values_list("name", flat=True))
+        names.update(Swarm.objects.values_list("name", flat=True))
     for number, name in enumerate(swarms):
-        if name not in known:
-            text = f"swarm {name!r:.80} is unknown; allowed: {', '.join(sorted(known))}"
+        if name not in names:
+            text = f"swarm {name!r:.80} is unknown; allowed: {', '.join(sorted(names))}"
             yield ScenarioProblem(("population", "swarms", number), text)
     cast = _texts_in(scenario, "cast")
     if swarms or Swarm.objects.filter(agents__slug__in=cast, enabled=True).exists():

@@ -39,8 +39,8 @@ class _Metric(BaseModel):
         if arm == "treatment":
             scores = self.treatment
             missing = self.missing_treatment
-        known = [score for score in scores if score is not None]
-        return Values(arm, as_arm(known), missing + len(scores) - len(known))
+        present = [score for score in scores if score is not None]
+        return Values(arm, as_arm(present), missing + len(scores) - len(present))
 
 
 class _Experiment(BaseModel):

@@ -13,7 +13,7 @@ from django.db.models import Count, Sum
 from pydantic import BaseModel, ConfigDict, Field
 
 from agents.kit.models import LLMCall
-from agents.kit.text.wording import counted
+from agents.kit.text.wording import counted, difference
 from agents.models import Agent, Message
 from evaluation.change.change import ChangeResult, Probability, Sample, change_of, corrected, mean_of
 from evaluation.dimensions import BY_ONE_MESSAGE, OF_PERSONA, Dimension
@@ -82,6 +82,11 @@ class RepairEffect(_Frozen):
     verdict: Verdict = "not shown"
     why: str = ""
     lasting: Lasting | None = None
+
+    @property
+    def shown_delta(self) -> float | None:
+        """Return the delta to show beside the two scores: their difference as they are shown."""
+        return difference(self.control_mean, self.mean, 2)
 
 
 class AnswerAgreement(_Frozen):
@@ -346,17 +351,17 @@ def compare_arms(
         observations[judgement.arm, judgement.dimension].append(observation)
         if not judgement.exact:
             inexact.add(judgement.dimension)
-    places: list[tuple[str, str]] = []
+    arm_and_dimension: list[tuple[str, str]] = []
     changes: list[ChangeResult] = []
     for arm in repairs:
         for dimension in dimensions:
-            places.append((arm, dimension))
+            arm_and_dimension.append((arm, dimension))
             changes.append(_change(observations[control, dimension], observations[arm, dimension], dimension=dimension))
     heuristics = {name for name in inexact if is_heuristic(judge)}
     tested = [change for change in changes if change.dimension not in heuristics]
     verdicts = iter(corrected(tested, MARGIN, "arms and dimensions"))
     effects: dict[str, list[RepairEffect]] = {arm: [] for arm in repairs}
-    for (arm, dimension), change in zip(places, changes, strict=True):
+    for (arm, dimension), change in zip(arm_and_dimension, changes, strict=True):
         if dimension in heuristics:
             unclaimed = {"verdict": "heuristic", "why": HEURISTIC, "p": None, "interval": None}
             effect = _effect(change).model_copy(update=unclaimed)
@@ -557,8 +562,8 @@ def _usd_of(calls: object) -> float | None:
 
 
 def _sum_if_all_known(amounts: Sequence[float | None]) -> float | None:
-    known = [amount for amount in amounts if amount is not None]
-    return math.fsum(known) if len(known) == len(amounts) else None
+    priced = [amount for amount in amounts if amount is not None]
+    return math.fsum(priced) if len(priced) == len(amounts) else None
 
 
 # -- onset

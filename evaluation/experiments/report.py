@@ -9,6 +9,7 @@ from decimal import ROUND_HALF_UP, Decimal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from agents.kit.text.wording import difference
 from evaluation.calibration.passport import passports
 from evaluation.dimensions import CHANNEL_DIMENSIONS, Dimension
 from evaluation.dimensions import COUNTED as COUNTED_BY_JUDGE
@@ -464,6 +465,13 @@ def rounded(value: float | None, places: int = 2) -> str:
         return "–"
     step = Decimal(1).scaleb(-places)
     return str(Decimal(repr(round(value, 10))).quantize(step, rounding=ROUND_HALF_UP))
+
+
+def shown_difference(control: float | None, treatment: float | None, places: int = 2) -> float | None:
+    """Return the difference to show beside two figures that are `rounded`; None where one is missing."""
+    if control is None or treatment is None:
+        return None
+    return difference(float(rounded(control, places)), float(rounded(treatment, places)), places)
 
 
 def p_text(p: float | None) -> str:

@@ -14,7 +14,7 @@ from agents.kit.llm.providers import is_heuristic, reads_files
 from agents.kit.llm.providers.base import OFFLINE_MODELS
 from agents.kit.llm.providers.replay import replay_file
 from agents.kit.llm.requests import Role
-from agents.kit.use_cases import ChoiceCard, Shown
+from agents.kit.use_cases import ChoiceCard, FieldDisplay
 from evaluation.experiments.models import Experiment
 from evaluation.experiments.problems import problems_here
 from evaluation.experiments.scenario import Scenario, read_scenario
@@ -101,11 +101,11 @@ class ModelsRequest(Body):
     """The part of a request that says what is drawn, who judges and who acts."""
 
     seed: int = Field(ABSENT, ge=0, lt=2**63, description="of what is drawn (default: the scenario's)")
-    judge: Annotated[str, _callable_as("judge"), Shown(choices=judge_choices, metavar="MODEL")] = Field(
+    judge: Annotated[str, _callable_as("judge"), FieldDisplay(choices=judge_choices, metavar="MODEL")] = Field(
         "", max_length=200, description="scores by different judges are never compared (default: the configured judge)"
     )
     actor_model: Annotated[
-        str, _callable_as("actor"), Shown(option="--model", label="Model that acts", metavar="MODEL")
+        str, _callable_as("actor"), FieldDisplay(option="--model", label="Model that acts", metavar="MODEL")
     ] = Field("", max_length=200, description="acts as all agents (default: each agent's own, else the configured one)")
 
     @property
@@ -117,7 +117,7 @@ class ModelsRequest(Body):
 class PlayingRequest(ModelsRequest):
     """The part of a request that says how a scenario is played and judged."""
 
-    agents: Annotated[list[AgentSlug], Shown(metavar="SLUGS")] = Field(
+    agents: Annotated[list[AgentSlug], FieldDisplay(metavar="SLUGS")] = Field(
         [],
         max_length=MOST_PICKED,
         description="play it instead of its cast, by slug, such as michael,dwight,pam; each in one conversation of an arm "
@@ -130,12 +130,12 @@ class ExperimentRequest(PlayingRequest):
     """A scenario of yours, or the name of a shipped one."""
 
     scenario: Annotated[
-        Scenario, BeforeValidator(_read_yaml), Shown(label="Scenario of your own, as text", is_yaml=True)
+        Scenario, BeforeValidator(_read_yaml), FieldDisplay(label="Scenario of your own, as text", is_yaml=True)
     ] = Field(
         ABSENT,
         description="what is played; its fields are those of the YAML file that docs/how-to/experiment.md describes",
     )
-    shipped: Annotated[str, OneOf(*shipped_scenarios()), Shown(label="Scenario", cards=scenario_cards)] = Field(
+    shipped: Annotated[str, OneOf(*shipped_scenarios()), FieldDisplay(label="Scenario", cards=scenario_cards)] = Field(
         ABSENT, description="a scenario that comes with Plumbline"
     )
 

@@ -271,8 +271,10 @@ def score_propositions(
     for positions in positions_by_context.values():
         for start in range(0, len(positions), MAX_PER_CALL):
             chunk = positions[start : start + MAX_PER_CALL]
-            asked = tuple(propositions[position] for position in chunk)
-            questions.append(Question(propositions=asked, context=context, label=label, model=model, items=chunk))
+            chunk_propositions = tuple(propositions[position] for position in chunk)
+            questions.append(
+                Question(propositions=chunk_propositions, context=context, label=label, model=model, items=chunk)
+            )
     results: list[Verdict] = [unscored("not judged")] * len(propositions)
     for answered in ask_all(questions, deadline=deadline):
         for position, verdict in zip(answered.positions, answered.verdicts, strict=True):

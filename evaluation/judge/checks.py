@@ -100,7 +100,7 @@ def check_proposition(
 
 
 def ask_together(
-    asked: Sequence[Check | Question], *, deadline: float, about: Hashable | None = None
+    questions: Sequence[Check | Question], *, deadline: float, about: Hashable | None = None
 ) -> list[CheckResult | list[Verdict]]:
     """Ask several checks, and questions that are scored, at the same time, while a turn waits.
 
@@ -118,10 +118,10 @@ def ask_together(
         ValueError: A claim uses a variable that has no value here.
     """
     requests: list[LLMRequest] = []
-    for item in asked:
+    for item in questions:
         requests.append(build_check(item) if isinstance(item, Check) else build_request(item))
     replies = complete_guarded(requests, deadline=deadline, about=about)
     results: list[CheckResult | list[Verdict]] = []
-    for item, reply in zip(asked, replies, strict=True):
+    for item, reply in zip(questions, replies, strict=True):
         results.append(read_check(item, reply) if isinstance(item, Check) else read_reply(item, reply))
     return results

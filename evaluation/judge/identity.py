@@ -62,7 +62,7 @@ def prompt_digest(judge: str, *, method: str, double_check: bool, dimensions: Co
         dimensions: What one evaluation measures itself. What is only counted has prompts of its own.
     """
     if is_heuristic(judge):
-        asked: list[Any] = [judge, offline.RULES]
+        parts: list[Any] = [judge, offline.RULES]
     else:
         if set(dimensions) - set(COUNTED):
             names = ["rubric" if method == Method.PLUMBLINE else f"rubric_{method}", *_SCORING_PROMPTS]
@@ -70,10 +70,10 @@ def prompt_digest(judge: str, *, method: str, double_check: bool, dimensions: Co
             names = [*_COUNTING_PROMPTS]
         if double_check:
             names.append("double_check")
-        asked = [entry_schema(hard=True, advised=True)]
+        parts = [entry_schema(hard=True, advised=True)]
         for name in names:
-            asked.append((name, prompt_path(f"judge/{name}").read_text(encoding="utf-8")))
-    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
+            parts.append((name, prompt_path(f"judge/{name}").read_text(encoding="utf-8")))
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def identity_in(run: EvaluationRun, served_model: str) -> JudgeIdentity:

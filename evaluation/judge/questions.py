@@ -175,8 +175,8 @@ def build_recheck(question: Question, reply: Reply) -> LLMRequest:
     request = build_request(question)
     # A turn cannot be empty: a reply that has no text is stood in for by the example.
     answered = Turn("assistant", (Block(reply.text or json.dumps(example_answer(question.keyed()))),))
-    asked = Turn("user", (Block(render("double_check")),))
-    return replace(request, turns=(*request.turns, answered, asked))
+    turn = Turn("user", (Block(render("double_check")),))
+    return replace(request, turns=(*request.turns, answered, turn))
 
 
 def read_reply(question: Question, reply: Reply) -> list[Verdict]:

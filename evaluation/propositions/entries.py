@@ -131,12 +131,12 @@ def free_id(owner: str, text: str, *, in_use: Collection[str]) -> str:
         agent = slugified(owner)[:40].strip("-") or "agent"
         prefix = f"{agent}-"
     words = slugified(text.replace(AGENT_NAME, " ")).removeprefix(prefix)[:LONGEST_NAME].strip("-")
-    wanted = prefix + (words or "proposition")
-    identifier = wanted
+    proposal = prefix + (words or "proposition")
+    identifier = proposal
     number = 1
     while identifier in in_use:
         number += 1
-        identifier = f"{wanted}-{number}"
+        identifier = f"{proposal}-{number}"
     return identifier
 
 

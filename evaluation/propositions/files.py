@@ -151,11 +151,11 @@ def refuse_repeated_ids(ids: Iterable[str], *, of: str) -> None:
     Raises:
         ValueError: Names the first id that is there twice.
     """
-    known: set[str] = set()
+    seen_ids: set[str] = set()
     for entry_id in ids:
-        if entry_id in known:
+        if entry_id in seen_ids:
             raise ValueError(f"{entry_id!r} stands twice; allowed: an id per {of}")
-        known.add(entry_id)
+        seen_ids.add(entry_id)
 
 
 def read_folders(

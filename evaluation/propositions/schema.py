@@ -412,8 +412,8 @@ def fill(claim: str, variables: Mapping[str, str]) -> str:
     def value(match: re.Match[str]) -> str:
         name = match.group(1)
         if name not in variables:
-            given = ", ".join(sorted(variables)) or "none"
-            raise ValueError(f"the claim uses {{{{{name}}}}}, which has no value here; given: {given}")
+            names = ", ".join(sorted(variables)) or "none"
+            raise ValueError(f"the claim uses {{{{{name}}}}}, which has no value here; given: {names}")
         return variables[name]
 
     return VARIABLE.sub(value, claim)

@@ -332,19 +332,19 @@ def _wait_for_batches(runs: Sequence[EvaluationRun], *, progress: Progress, noti
     """
     keys = [run.pk for run in runs]
     owner = owner_name()
-    judged: set[int] = set()
+    run_ids: set[int] = set()
     last_words = ""
     while True:
         # The same statuses for runs as for batches: pending or running. One that failed or paused is not waited for.
         unfinished = list(EvaluationRun.objects.filter(pk__in=keys, batch=True, status__in=LLMBatch.OPEN))
         if not unfinished:
-            return judged
+            return run_ids
         unfinished_keys = [run.pk for run in unfinished]
         # A run may be leased as soon as no batch of it is open.
         answered = list(EvaluationRun.objects.filter(EvaluationRun.leasable(), pk__in=unfinished_keys))
         if answered:
             # When interrupted, the same command goes on with them: they are not handed back to any worker.
-            judged.update(run.pk for run in execute(answered, progress=progress, hand_back=False))
+            run_ids.update(run.pk for run in execute(answered, progress=progress, hand_back=False))
             continue
         words = "\n".join(waiting_words(unfinished).values())
         if words != last_words:

@@ -376,15 +376,15 @@ class _Count:
             _Interrupted: The judge is down.
         """
         context = self.context
-        asked: list[_AskedPart] = []
+        asked_parts: list[_AskedPart] = []
         failed: list[IdeaPart] = []
-        listing_requests = self._listing_requests(parts, number_of_parts, asked, is_last_try=is_last_try)
+        listing_requests = self._listing_requests(parts, number_of_parts, asked_parts, is_last_try=is_last_try)
         with closing(context.ask(listing_requests)) as replies:
             for number, reply in replies:
-                part = asked[number].part
+                part = asked_parts[number].part
                 self._note_reply(reply)
                 if reply.ok and context.renew():
-                    _store_listing(part, asked[number].positions, reply.value)
+                    _store_listing(part, asked_parts[number].positions, reply.value)
                 elif reply.status in TRIED_AGAIN and not is_last_try:
                     failed.append(part)
                 elif not reply.ok:
@@ -394,9 +394,9 @@ class _Count:
         return failed
 
     def _listing_requests(
-        self, parts: Sequence[IdeaPart], number_of_parts: int, asked: list[_AskedPart], *, is_last_try: bool
+        self, parts: Sequence[IdeaPart], number_of_parts: int, asked_parts: list[_AskedPart], *, is_last_try: bool
     ) -> Iterator[LLMRequest]:
-        """Yield a request for each part, made one by one, and note in `asked` what it is about; stop where nothing more may be asked.
+        """Yield a request for each part, made one by one, and note in `asked_parts` what it is about; stop where nothing more may be asked.
 
         On the last try there is room for twice as long an answer.
         """
@@ -407,7 +407,7 @@ class _Count:
             messages = read_plain_messages(
                 subject.messages().filter(position__range=(part.first_position, part.last_position))
             )
-            asked.append(_AskedPart(part, [message.position for message in messages]))
+            asked_parts.append(_AskedPart(part, [message.position for message in messages]))
             yield listing_request(
                 name=subject.name,
                 proposition=context.propositions[DIMENSION, self.row.proposition_id],

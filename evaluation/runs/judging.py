@@ -329,8 +329,8 @@ def _fill_rows(
     claims: dict[str, str] = {}
     window_snippet = ""
     if question:
-        asked = zip(question.propositions, question.claims().values(), strict=True)
-        claims = {proposition.id: claim for proposition, claim in asked}
+        proposition_and_claim = zip(question.propositions, question.claims().values(), strict=True)
+        claims = {proposition.id: claim for proposition, claim in proposition_and_claim}
         window_snippet = _snippet(" / ".join(question.context.judged_texts()[-3:]))
     for row, verdict in zip(rows, verdicts, strict=True):
         for column, attribute in _COLUMNS_OF_VERDICT.items():

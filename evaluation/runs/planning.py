@@ -162,15 +162,15 @@ def _plan_items(
         return planned
     # Only a text that was said in one message can be swapped, not a whole window.
     of_messages: dict[str, list[Item]] = {}
-    judged: set[int] = set()
+    message_ids: set[int] = set()
     for name, items in planned.items():
         of_messages[name] = [item for item in items if item.message_id is not None]
-        judged.update(item.message_id for item in of_messages[name] if item.message_id is not None)
+        message_ids.update(item.message_id for item in of_messages[name] if item.message_id is not None)
     if run.swap_test == SwapHalf.SHUFFLED:
         return {name: _shuffled(message_items, seed=run.seed) for name, message_items in of_messages.items()}
     if run.swap_test != SwapHalf.SWAPPED or not isinstance(subject, Subject):
         return dict(of_messages)
-    run.swaps = choose_swaps(subject.agent, sorted(judged), seed=run.seed)
+    run.swaps = choose_swaps(subject.agent, sorted(message_ids), seed=run.seed)
     swapped: dict[str, Iterable[Item]] = {}
     for name, message_items in of_messages.items():
         swapped[name] = [item for item in message_items if str(item.message_id) in run.swaps]
@@ -238,13 +238,13 @@ def propositions_asked(
     """
     agent = target if isinstance(target, Agent) else None
     seeded = agent is not None and agent.seeded
-    asked = propositions_for(agent_slug=target.slug, dimension=dimension, files=files, seeded=seeded)
+    propositions = propositions_for(agent_slug=target.slug, dimension=dimension, files=files, seeded=seeded)
     if agent is not None and dimension == OF_PERSONA:
-        asked = with_traits(asked, agent.traits.all(), automatic=settings.TRAIT_PROPOSITIONS)
+        propositions = with_traits(propositions, agent.traits.all(), automatic=settings.TRAIT_PROPOSITIONS)
     if not hard or dimension in COUNTED:
-        return asked
+        return propositions
     hardened: list[Proposition] = []
-    for proposition in asked:
+    for proposition in propositions:
         can_be_hard = not proposition.inverted and not proposition.rule
         hardened.append(replace(proposition, hard=True) if can_be_hard else proposition)
     return hardened
@@ -424,11 +424,11 @@ def link_channels(run: EvaluationRun, plan: Plan, channels: list[PreparedChannel
     Args:
         channels: As for `prepare_run`.
     """
-    wanted = channel_specs(plan.spec)
-    if not wanted or run.channel_shares.exists():
+    specs = channel_specs(plan.spec)
+    if not specs or run.channel_shares.exists():
         return
     shares: list[ChannelShare] = []
-    for channel_spec, messages in wanted:
+    for channel_spec, messages in specs:
         channel_run = _channel_run(channel_spec, channels, plan.files)
         shares.append(ChannelShare(agent_run=run, channel_run=channel_run, messages=messages))
     ChannelShare.objects.bulk_create(shares, ignore_conflicts=True)  # another process may prepare the same run

@@ -21,7 +21,7 @@ from agents.kit.bodies import ABSENT, Anything, Body, OneOf, Reads, Refused, Tag
 from agents.kit.llm.endpoints import model_of, problem_of
 from agents.kit.llm.providers import batch_problem, reads_files
 from agents.kit.llm.providers.base import OFFLINE_MODELS
-from agents.kit.use_cases import FromFile, Shown
+from agents.kit.use_cases import FieldDisplay, FromFile
 from agents.models import Agent, Channel
 from evaluation.dimensions import BY_ONE_MESSAGE
 from evaluation.judge.examples import NoExamples, find_examples, newest_examples
@@ -86,8 +86,8 @@ def judge_choices() -> list[tuple[str, str]]:
     return choices
 
 
-Judge = Annotated[str, AfterValidator(check_judge), Shown(choices=judge_choices, metavar="MODEL")]
-Simulate = Annotated[str, OneOf(NEVER, AUTO, ALWAYS), Shown(label="Simulate conversations first")]
+Judge = Annotated[str, AfterValidator(check_judge), FieldDisplay(choices=judge_choices, metavar="MODEL")]
+Simulate = Annotated[str, OneOf(NEVER, AUTO, ALWAYS), FieldDisplay(label="Simulate conversations first")]
 SIMULATE = (
     f"simulate conversations with the agent first and measure what it says in them: {NEVER}, {ALWAYS}, or {AUTO}: where it has fewer than "
     f"{ENOUGH_MESSAGES} messages"
@@ -97,13 +97,13 @@ SIMULATE = (
 class EvaluationRequest(Body):
     """What is measured, and how."""
 
-    dimensions: Annotated[list[Annotated[str, OneOf(*Dimension.values)]], Shown(choices=lambda: Dimension.choices)] = (
-        Field([], min_length=1, description="what is scored (default: all there are propositions for)")
-    )
+    dimensions: Annotated[
+        list[Annotated[str, OneOf(*Dimension.values)]], FieldDisplay(choices=lambda: Dimension.choices)
+    ] = Field([], min_length=1, description="what is scored (default: all there are propositions for)")
     window: Annotated[MessageWindow, Reads(parse_window, ALLOWED, maxLength=32)] = Field(
         "all", validate_default=True, description=f"which messages: {ALLOWED} (default: all)"
     )
-    where: Annotated[Tags, Shown(label="Only messages tagged")] = Field(
+    where: Annotated[Tags, FieldDisplay(label="Only messages tagged")] = Field(
         {}, description="only messages with all of these tags, such as build=41"
     )
     history: Annotated[MessageWindow, Reads(parse_history, f"{ALLOWED}, {BEFORE}", maxLength=32)] = Field(
@@ -117,24 +117,26 @@ class EvaluationRequest(Body):
     situations: Annotated[
         tuple[Situation, ...],
         FromFile(load_situations, longest=MOST_YAML, refusal=YamlProblems),
-        Shown(option="--simulate", label="Situations of your own"),
+        FieldDisplay(option="--simulate", label="Situations of your own"),
     ] = Field(
         (),
         description="simulate these situations with the agent first and measure what it says in them: YAML as docs/how-to/measure-a-log.md "
         "describes it",
     )
-    actor_model: Annotated[str, AfterValidator(_check_actor), Shown(label="Model that acts", metavar="MODEL")] = Field(
+    actor_model: Annotated[
+        str, AfterValidator(_check_actor), FieldDisplay(label="Model that acts", metavar="MODEL")
+    ] = Field(
         "",
         max_length=200,
         description="who acts in simulated conversations (default: the agent's model, or ACTOR_MODEL)",
     )
-    by: Annotated[str, OneOf("position"), Shown(label="By position")] = Field(
+    by: Annotated[str, OneOf("position"), FieldDisplay(label="By position")] = Field(
         ABSENT, description="position: do agents fade within long conversations? Compares with no baseline"
     )
     position_bins: Annotated[
         tuple[Bin, ...],
         Reads(parse_bins, ALLOWED_BINS, maxLength=100),
-        Shown(option="--bins", label="Stretches of positions", metavar="POSITIONS"),
+        FieldDisplay(option="--bins", label="Stretches of positions", metavar="POSITIONS"),
     ] = Field((), description=f"by position, sampled evenly from {ALLOWED_BINS} (default: {DEFAULT_BINS})")
     repeats: int = Field(
         1,
@@ -142,7 +144,7 @@ class EvaluationRequest(Body):
         le=MOST_REPEATS,
         description=f"judgements per item; with situations of your own, conversations per situation; 1 to {MOST_REPEATS} (default: 1)",
     )
-    samples: Annotated[int, Shown(label="Messages")] = Field(
+    samples: Annotated[int, FieldDisplay(label="Messages")] = Field(
         20,
         ge=1,
         le=MOST_SAMPLES,
@@ -162,7 +164,7 @@ class EvaluationRequest(Body):
         Method.PLUMBLINE.value,
         description="tinytroupe: one claim per call, penalties taken off by the judge, a trivial 9 counts; compares with nothing else",
     )
-    few_shot: Annotated[bool, Shown(label="Show labelled examples")] = Field(
+    few_shot: Annotated[bool, FieldDisplay(label="Show labelled examples")] = Field(
         False,
         description="show the judge labelled messages as examples of how strictly to score, those that were tried last (calibrating a "
         "judge), unless they did harm; compares only with scores made with the same examples",
@@ -307,8 +309,8 @@ class RunRequest(EvaluationRequest):
     @model_validator(mode="after")
     def _check_target(self) -> Self:
         if (self.agent is None) == (self.channel is None):
-            given = "none is given" if self.agent is None else "both are given"
-            raise fault("agent", f"give the slug of an agent or of a channel, exactly one of them; {given}")
+            count_text = "none is given" if self.agent is None else "both are given"
+            raise fault("agent", f"give the slug of an agent or of a channel, exactly one of them; {count_text}")
         if self.channel is not None:
             self._check_fits_channel()
         return self

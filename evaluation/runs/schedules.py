@@ -10,7 +10,6 @@ from datetime import datetime, timedelta
 from math import ceil
 from typing import Any
 
-from django.core.exceptions import ValidationError
 from django.db import OperationalError, transaction
 from django.utils import timezone
 from django.utils.module_loading import import_string
@@ -71,7 +70,7 @@ def parse_every(text: str) -> int:
     if match:
         minutes = int(match[1]) * _MINUTES_OF_UNIT[match[2]]
     if not LEAST_MINUTES <= minutes <= MOST_MINUTES:
-        raise ValueError(f"every {text!r}: allowed: {ALLOWED_EVERY}")
+        raise ValueError(f"{text!r}: allowed: {ALLOWED_EVERY}")
     return minutes
 
 
@@ -255,8 +254,8 @@ def find_schedule(name: str) -> EvaluationSchedule:
     """
     schedule = EvaluationSchedule.objects.filter(name=name).first()
     if schedule is None:
-        known = ", ".join(EvaluationSchedule.objects.values_list("name", flat=True)[:40])
-        raise UnknownSchedule(f"no schedule {name!r}; schedules: {known or 'none yet; `schedule add` makes one'}")
+        names = ", ".join(EvaluationSchedule.objects.values_list("name", flat=True)[:40])
+        raise UnknownSchedule(f"no schedule {name!r}; schedules: {names or 'none yet; `schedule add` makes one'}")
     return schedule
 
 
@@ -268,13 +267,9 @@ def save_schedule(schedule: EvaluationSchedule, *, agents: Sequence[Agent] | Non
         agents: Whom it measures; empty: every active agent, also those that come later; None: as before.
 
     Raises:
-        ValueError: What is asked for cannot be measured, or the name is taken; names field, value and what is allowed.
+        ValidationError: What is asked for cannot be measured, or the name is taken.
     """
-    try:
-        schedule.full_clean()
-    except ValidationError as error:
-        problems = (f"{name}: {' '.join(messages)}" for name, messages in error.message_dict.items())
-        raise ValueError("; ".join(problems)) from None
+    schedule.full_clean()
     with transaction.atomic():
         schedule.save()
         if agents is not None:
@@ -298,7 +293,7 @@ def first_time(at: str, *, now: datetime | None = None) -> datetime:
     """
     match = _TIME_OF_DAY.fullmatch(at.strip())
     if match is None:
-        raise ValueError(f"at {at!r}: allowed: a time of day such as 03:30")
+        raise ValueError(f"{at!r}: allowed: a time of day such as 03:30")
     local = timezone.localtime(now)
     today = local.replace(hour=int(match[1]), minute=int(match[2]), second=0, microsecond=0)
     if today > local:

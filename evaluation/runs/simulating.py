@@ -89,8 +89,8 @@ def simulate_specs(
         simulations.append(simulation)
         if simulation.usable:
             # The repeats of a team's situations were simulated: each line is judged once.
-            judged = spec if with_own_situations else replace(spec, repeats=1)
-            measured.append(simulation_spec(judged, simulation))
+            spec_to_judge = spec if with_own_situations else replace(spec, repeats=1)
+            measured.append(simulation_spec(spec_to_judge, simulation))
         elif with_own_situations and simulation.complete:  # silent throughout, or skipped
             measured.append(spec)
     return SimulatedSpecs(measured, simulations)

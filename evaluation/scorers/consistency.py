@@ -232,10 +232,10 @@ def _learn_voices(subject: Subject) -> Voices:
 
 def _why_no_others(outsiders: int) -> str:
     """Return why an agent has no voice, where no other agent and too few outsiders speak."""
-    there = "only 1 outsider has so many" if outsiders else "nobody has so many"
+    others = "only 1 outsider has so many" if outsiders else "nobody has so many"
     return (
         f"a voice is distinguished from another agent's, or from {LEAST_VOICES} other speakers', with {LEAST_EACH} earlier messages each "
-        f"in the agent's channels; here {there}"
+        f"in the agent's channels; here {others}"
     )
 
 
@@ -315,18 +315,18 @@ def read_ahead(subject: Subject, messages: Iterable[Message]) -> None:
 
     It is kept in `subject.before`, as events. The other messages, and those before which something was deleted, are left to `context`.
     """
-    wanted = [message for message in messages if message.pk not in subject.before][:READ_AHEAD]
-    if not wanted:
+    next_messages = [message for message in messages if message.pk not in subject.before][:READ_AHEAD]
+    if not next_messages:
         return
     positions: dict[int, set[int]] = {}
-    for message in wanted:
+    for message in next_messages:
         positions.setdefault(message.channel_id, set()).update(range(message.position - NEAR, message.position))
     near = Q()
     for channel, looked_at in positions.items():
         near |= Q(channel=channel, position__in=sorted(looked_at))
     kind = synthetic_only(subject.where, subject.simulated)
     neighbours = read_plain_messages(Message.objects.filter(near, **kind).order_by("position"))
-    for message in wanted:
+    for message in next_messages:
         just_before = [
             neighbour
             for neighbour in neighbours

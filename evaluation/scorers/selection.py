@@ -206,11 +206,11 @@ def positions_of(
     messages: Collection[int], *, agent: Agent, simulated: bool = False, where: Mapping[str, str] | None = None
 ) -> dict[int, tuple[int, int]]:
     """Return channel and position of some of the agent's messages, by primary key; those that are gone are left out."""
-    wanted = set(messages)
-    channels = Message.objects.filter(pk__in=wanted).values("channel_id")
+    ids = set(messages)
+    channels = Message.objects.filter(pk__in=ids).values("channel_id")
     rows = messages_with_positions(agent=agent, simulated=simulated, where=where).filter(channel_id__in=channels)
     positions = rows.values_list("pk", "channel_id", "own_position").iterator()
-    return {pk: (channel, position) for pk, channel, position in positions if pk in wanted}
+    return {pk: (channel, position) for pk, channel, position in positions if pk in ids}
 
 
 # -- samples

@@ -254,19 +254,19 @@ class Subject:
 
         Windows that reach further back, and those in which much was deleted, are left to `window_around`.
         """
-        wanted = list(messages)[:READ_AHEAD]
-        wanted = [message for message in wanted if message.synthetic == wanted[0].synthetic]
+        next_messages = list(messages)[:READ_AHEAD]
+        next_messages = [message for message in next_messages if message.synthetic == next_messages[0].synthetic]
         self._near = {}
         chosen = Q()
-        for message in wanted:
+        for message in next_messages:
             positions = range(message.position - READ_BACK, message.position + STRETCH)
             self._near.setdefault((message.channel_id, message.synthetic), {}).update(dict.fromkeys(positions))
             chosen |= Q(channel_id=message.channel_id, position__range=(positions.start, positions.stop - 1))
-        if not wanted:
+        if not next_messages:
             return
-        near = self._until_window_end(synthetic=wanted[0].synthetic).filter(chosen)
+        near = self._until_window_end(synthetic=next_messages[0].synthetic).filter(chosen)
         for read in read_plain_messages(near):
-            self._near[read.channel_id, wanted[0].synthetic][read.position] = read
+            self._near[read.channel_id, next_messages[0].synthetic][read.position] = read
 
     def _read_before(self, message: Message, end: int, number: int) -> list[PlainMessage] | None:
         """Return the newest `number` messages up to the position `end` of a message's channel, in order, of what was read ahead.

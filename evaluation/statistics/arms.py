@@ -14,7 +14,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from evaluation.statistics.bootstrap import LEVEL, Interval, finite_numbers
-from evaluation.statistics.difference import ALPHA, POWER
+from evaluation.statistics.difference import ALPHA, LEAST_P, POWER
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,7 +36,7 @@ Arm = Mapping[Any, Sequence[float]]  # the scores of each environment
 
 @dataclass(frozen=True, slots=True)
 class Welch:
-    """Welch's t test: the statistic, its degrees of freedom (Welch–Satterthwaite), two-sided p."""
+    """Welch's t test: the statistic, its degrees of freedom (Welch–Satterthwaite), two-sided p, at least `LEAST_P`."""
 
     t: float
     df: float
@@ -68,7 +68,7 @@ def welch(treatment: Sequence[float], control: Sequence[float]) -> Welch | None:
     variance_b = float(b.var(ddof=1)) / len(b)
     t = float(a.mean() - b.mean()) / math.sqrt(variance_a + variance_b)
     df = (variance_a + variance_b) ** 2 / (variance_a**2 / (len(a) - 1) + variance_b**2 / (len(b) - 1))
-    return Welch(t, df, float(2 * stdtr(df, -abs(t))))
+    return Welch(t, df, max(LEAST_P, float(2 * stdtr(df, -abs(t)))))
 
 
 def effect(treatment: Sequence[float], control: Sequence[float]) -> Effect | None:

@@ -170,12 +170,12 @@ def alarm_threshold(*, every: timedelta, series: int = SERIES) -> float:
     Raises:
         ValueError: `every` or `series` is not above 0.
     """
-    wanted = _looks_to_false_alarm(every, series)
+    looks = _looks_to_false_alarm(every, series)
     low = 0.0
     high = 100.0
     while high - low > 1e-9:
         middle = (low + high) / 2
-        if mean_run_length(middle) < wanted:
+        if mean_run_length(middle) < looks:
             low = middle
         else:
             high = middle
@@ -221,10 +221,10 @@ def _variances(points: Sequence[Point]) -> Floats:
     """
     import numpy as np
 
-    known = finite_numbers("errors", [point.error for point in points if point.error is not None])
-    if known.size and known.min() < 0:
-        raise ValueError(f"an error is {known.min()}; allowed: 0 or more")
-    typical = float(np.median(known)) if known.size else 0.0
+    known_errors = finite_numbers("errors", [point.error for point in points if point.error is not None])
+    if known_errors.size and known_errors.min() < 0:
+        raise ValueError(f"an error is {known_errors.min()}; allowed: 0 or more")
+    typical = float(np.median(known_errors)) if known_errors.size else 0.0
     errors = np.array([typical if point.error is None else point.error for point in points], dtype=np.float64)
     return np.asarray(np.maximum(errors, NOISE_FLOOR) ** 2)
 

@@ -36,6 +36,7 @@ ALPHA = 0.05  # chance to call a difference significant that is not there, over 
 POWER = 0.8  # chance to detect a difference that is there
 MARGIN = 0.5  # points: half-width of "no change"
 MOST_MESSAGES = 10_000_000
+LEAST_P = 1e-300  # given for any smaller p: no p is 0, but a computer's number may underflow
 
 
 # -- verdicts
@@ -122,12 +123,12 @@ def _n_more(delta: float, interval: Interval, margin: float, n: float, baseline_
     it takes more than ten million, or the baseline alone makes it too wide.
     """
     width = max(abs(delta - interval.low), abs(interval.high - delta))
-    wanted = max(abs(delta), margin - abs(delta))
+    width_needed = max(abs(delta), margin - abs(delta))
     of_baseline = 1 / baseline_n if baseline_n else 0.0
-    wanted_inverse_n = (1 / n + of_baseline) * (wanted / width) ** 2 - of_baseline
-    if wanted_inverse_n <= 1 / MOST_MESSAGES:
+    inverse_n_needed = (1 / n + of_baseline) * (width_needed / width) ** 2 - of_baseline
+    if inverse_n_needed <= 1 / MOST_MESSAGES:
         return None
-    return max(1, math.ceil(1 / wanted_inverse_n - n - 1e-9))  # 1e-9: rounding alone asks for no further message
+    return max(1, math.ceil(1 / inverse_n_needed - n - 1e-9))  # 1e-9: rounding alone asks for no further message
 
 
 # -- tests
@@ -311,14 +312,14 @@ def error_of(scores: Scores) -> float | None:
 def holm(p_values: Sequence[float]) -> list[float]:
     """Return adjusted p values, in the order given: Holm, Scandinavian Journal of Statistics 6 (1979), 65–70.
 
-    Whatever depends on whatever, the chance that any true "no difference" gets one of at most 0.05 is at most 5 %.
+    Whatever depends on whatever, the chance that any true "no difference" gets one of at most 0.05 is at most 5 %. None is below `LEAST_P`.
     """
     smallest_first = sorted(range(len(p_values)), key=lambda number: p_values[number])
     adjusted = [0.0] * len(p_values)
     largest = 0.0
     for rank, number in enumerate(smallest_first):
         largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[number]))
-        adjusted[number] = largest
+        adjusted[number] = max(LEAST_P, largest)
     return adjusted
 
 

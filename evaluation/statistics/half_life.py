@@ -101,14 +101,14 @@ def _half_life_of(effect: Floats) -> int | None:
     import numpy as np
     from scipy.optimize import isotonic_regression
 
-    known = np.flatnonzero(~np.isnan(effect))
-    if not known.size:
+    indices = np.flatnonzero(~np.isnan(effect))
+    if not indices.size:
         return None
-    fitted = isotonic_regression(effect[known], increasing=False).x
+    fitted = isotonic_regression(effect[indices], increasing=False).x
     at_first = float(fitted[:FIRST_TURNS].mean())
     if at_first <= 0:
         return 0
     halved = np.flatnonzero(fitted < at_first / 2)
     if not halved.size:
         return len(effect)
-    return int(known[halved[0]])  # turns before that one
+    return int(indices[halved[0]])  # turns before that one

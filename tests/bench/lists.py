@@ -152,7 +152,7 @@ def spread(say: Callable[[str], None]) -> None:
             newest = f"(select max(id) from {table})"  # noqa: S608 (the names are ours)
             apart = f"(interval '{DAYS} days' / greatest(1, (select count(*) from {table})))"  # noqa: S608
             cursor.execute(f"update {table} set created_at = now() - ({newest} - id) * {apart}")  # noqa: S608
-    hours = sum(roll_up(rolled) for rolled in (LEDGER, GATE))
+    hours = sum(roll_up(summed_rows) for summed_rows in (LEDGER, GATE))
     say(f"logs spread over {DAYS} days, {hours:,} hours summed up in {time.perf_counter() - begun:.0f} s")
 
 

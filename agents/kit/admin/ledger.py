@@ -110,8 +110,8 @@ class LLMBatchAdmin(LogAdmin[LLMBatch]):
     def results(self, batch: LLMBatch) -> SafeString:
         counts = batch.rows.order_by("result").values_list("result").annotate(n=Count("pk"))
         labels = dict(LLMBatchRequest.Result.choices) | {"": "waiting"}
-        shown = ((f"{n:,}", labels.get(result, result)) for result, n in counts)
-        return format_html_join(", ", "{} {}", shown) or display.EMPTY
+        number_and_label = ((f"{n:,}", labels.get(result, result)) for result, n in counts)
+        return format_html_join(", ", "{} {}", number_and_label) or display.EMPTY
 
 
 @admin.register(WorkerHeartbeat)

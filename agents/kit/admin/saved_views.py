@@ -111,12 +111,12 @@ def _checked_query(request: HttpRequest, list_admin: Any, typed: str) -> str:
     if len(query) > LONGEST_QUERY:
         raise ValueError(f"the filters have {len(query):,} characters; allowed: at most {LONGEST_QUERY:,}")
     try:
-        known = _parameters(_read_list(request, list_admin, query))
+        parameters = _parameters(_read_list(request, list_admin, query))
     except (IncorrectLookupParameters, SuspiciousOperation, ValueError):
-        known = _parameters(_read_list(request, list_admin, ""))
-        _refuse_unknown(query, known)
+        parameters = _parameters(_read_list(request, list_admin, ""))
+        _refuse_unknown(query, parameters)
         raise ValueError(UNREADABLE) from None
-    _refuse_unknown(query, known)
+    _refuse_unknown(query, parameters)
     return query
 
 
@@ -136,11 +136,11 @@ def _parameters(changelist: ChangeList) -> set[str]:
     return parameters
 
 
-def _refuse_unknown(query: str, known: Collection[str]) -> None:
+def _refuse_unknown(query: str, allowed: Collection[str]) -> None:
     """Raise a ValueError that names the parameters which the list does not know, where the query has any."""
-    unknown = [name[:80] for name in QueryDict(query) if name not in known]
+    unknown = [name[:80] for name in QueryDict(query) if name not in allowed]
     if unknown:
-        raise ValueError(f"{', '.join(unknown)} is no filter of this list; allowed: {', '.join(sorted(known))}")
+        raise ValueError(f"{', '.join(unknown)} is no filter of this list; allowed: {', '.join(sorted(allowed))}")
 
 
 def _urls() -> list[URLPattern]:

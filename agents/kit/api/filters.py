@@ -35,9 +35,9 @@ class Filters(django_filters.FilterSet):  # type: ignore[misc]  # the package ha
         Names in `also`, such as those of pages, and those of `ALWAYS_KNOWN` are allowed, too; the sentence does not name the latter.
         """
         allowed = ", ".join((*cls.base_filters, *also)) or "none"
-        known = {*cls.base_filters, *also, *ALWAYS_KNOWN}
+        parameters = {*cls.base_filters, *also, *ALWAYS_KNOWN}
         errors = {}
-        for name in sorted(set(names) - known):
+        for name in sorted(set(names) - parameters):
             errors[name] = [f"there is no parameter {name!r}; allowed: {allowed}"]
         if errors:
             raise ValidationError(errors)
@@ -122,16 +122,18 @@ class Parameter(django_filters.Filter):  # type: ignore[misc]  # as above
 
 def choice(values: Iterable[str], field: str | None = None, **more: Any) -> Parameter:
     """Return a parameter that is one of some texts; `more` is for `Parameter` and goes before what is set here."""
-    known = list(values)
+    allowed = list(values)
 
     def read(text: str) -> str:
-        return known[known.index(text)]  # ValueError where it is none of them
+        return allowed[allowed.index(text)]  # ValueError where it is none of them
 
     of_form = {
-        "widget": forms.Select(choices=[("", ""), *((value, value) for value in known)]),
+        "widget": forms.Select(choices=[("", ""), *((value, value) for value in allowed)]),
         "help_text": more.get("about", ""),
     }
-    return Parameter(field, **{"read": read, "allowed": ", ".join(known), "schema": {"enum": known}, **of_form, **more})
+    return Parameter(
+        field, **{"read": read, "allowed": ", ".join(allowed), "schema": {"enum": allowed}, **of_form, **more}
+    )
 
 
 def flag(field: str | None = None, **more: Any) -> Parameter:
@@ -221,9 +223,9 @@ def tag() -> Parameter:
         return key, value
 
     def having(rows: QuerySet[Any], name: str, value: tuple[str, str]) -> QuerySet[Any]:
-        key, wanted = value
+        key, tag_value = value
         stored = Cast(KeyTextTransform(key, "tags"), TextField())  # a plain text to compare with, on every database
-        tagged: QuerySet[Any] = rows.alias(_tag=stored).filter(_tag=wanted)
+        tagged: QuerySet[Any] = rows.alias(_tag=stored).filter(_tag=tag_value)
         return tagged
 
     return Parameter(

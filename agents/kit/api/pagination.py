@@ -74,10 +74,10 @@ class Log(CursorPagination):
         return ("cursor", "page_size")
 
     def get_ordering(self, request: Request, queryset: Any, view: Any) -> tuple[str, ...]:
-        wanted = request.query_params.get("ordering", "").strip() or next(iter(self.orders))
-        if wanted not in self.orders:
-            raise ValidationError({"ordering": [f"ordering {wanted!r}: allowed: {', '.join(self.orders)}"]})
-        return self.orders[wanted]
+        ordering = request.query_params.get("ordering", "").strip() or next(iter(self.orders))
+        if ordering not in self.orders:
+            raise ValidationError({"ordering": [f"ordering {ordering!r}: allowed: {', '.join(self.orders)}"]})
+        return self.orders[ordering]
 
     def get_page_size(self, request: Request) -> int | None:
         return read_page_size(request, self.page_size)

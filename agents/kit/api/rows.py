@@ -70,8 +70,8 @@ def one_of(choices: Iterable[tuple[Any, Any]]) -> WithJsonSchema:
 
     It is not checked: what is stored may be older than the choices.
     """
-    known = {str(value): label for value, label in choices}
-    return WithJsonSchema({"type": "string", "enum": [*known], "description": described(known.items())})
+    labels = {str(value): label for value, label in choices}
+    return WithJsonSchema({"type": "string", "enum": [*labels], "description": described(labels.items())})
 
 
 def described(choices: Iterable[tuple[Any, Any]]) -> str:

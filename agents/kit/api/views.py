@@ -43,15 +43,15 @@ def new_slug(rows: QuerySet[Any], slug: str) -> Iterator[None]:
         ValidationError: There is one already.
     """
     name = rows.model._meta.verbose_name
-    taken = ValidationError({"slug": [f"slug {slug!r}: there is another {name} of that name; allowed: another one"]})
+    refusal = ValidationError({"slug": [f"slug {slug!r}: there is another {name} of that name; allowed: another one"]})
     if rows.filter(slug=slug).exists():
-        raise taken
+        raise refusal
     try:
         with transaction.atomic():
             yield
     except IntegrityError:  # another request was faster
         if rows.filter(slug=slug).exists():
-            raise taken from None
+            raise refusal from None
         raise
 
 

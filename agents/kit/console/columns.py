@@ -122,7 +122,7 @@ def _field_at(model: type[Model], path: str) -> Any:
         try:
             field = model._meta.pk if part == "pk" else model._meta.get_field(part)
         except FieldDoesNotExist:
-            allowed = ", ".join(known.name for known in model._meta.get_fields())
+            allowed = ", ".join(allowed_field.name for allowed_field in model._meta.get_fields())
             raise ValueError(f"{model._meta.label}: {path!r} is no field; allowed: {allowed}") from None
         model = field.related_model or model
     return field

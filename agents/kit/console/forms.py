@@ -242,11 +242,11 @@ def request_form(kind: type[Body], *names: str, **own: forms.Field) -> type[Requ
 def _form_field(field: UseCaseField) -> forms.Field:
     """Return the form field of a field of a use case: optional in the form, as the model alone checks what is required."""
     settings: dict[str, Any] = {"help_text": field.help, "required": False, "initial": field.default or None}
-    if field.shown.label:
-        settings["label"] = field.shown.label
-    if field.shown.cards:
-        return _card_field(field.shown.cards, settings)
-    if field.kind in ("choice", "choices") or field.shown.choices:
+    if field.display.label:
+        settings["label"] = field.display.label
+    if field.display.cards:
+        return _card_field(field.display.cards, settings)
+    if field.kind in ("choice", "choices") or field.display.choices:
         return _choice_field(field, settings)
     match field.kind:
         case "flag":
@@ -254,7 +254,7 @@ def _form_field(field: UseCaseField) -> forms.Field:
         case "whole number" | "number":
             settings["initial"] = field.default  # 0 is a number
             return forms.CharField(widget=NumberInput(attrs=_number_attributes(field)), **settings)
-        case "text" if field.shown.is_long:
+        case "text" if field.display.is_long:
             return forms.CharField(widget=GrowingTextarea(attrs={"rows": 2}), **settings)
         case "file":
             return forms.CharField(widget=GrowingTextarea, **settings)
@@ -262,11 +262,11 @@ def _form_field(field: UseCaseField) -> forms.Field:
 
 
 def _choice_field(field: UseCaseField, settings: dict[str, Any]) -> forms.Field:
-    """Return the form field of a choice, among those that the form offers now (`Shown.choices`), else among the values of the type.
+    """Return the form field of a choice, among those that the form offers now (`FieldDisplay.choices`), else among the values of the type.
 
     Without a default the first offered choice is selected; where the choices are those of the type, none is (``–``).
     """
-    offered = field.shown.choices
+    offered = field.display.choices
     choices: Any = offered or [(value, value) for value in field.choices]
     if field.kind == "choices":
         return _Choices(choices=choices, widget=forms.CheckboxSelectMultiple, **settings)

@@ -177,8 +177,8 @@ def _number_waiting(kind: ReviewKind, request: HttpRequest, answers: Answers) ->
 def review_url(**query: object) -> str:
     """Return the address of the queue, narrowed by ``kind``, ``agent`` or ``mine``, at an ``item``."""
     url = reverse("admin:review")
-    given = {name: value for name, value in query.items() if value not in ("", None)}
-    return f"{url}?{urlencode(given)}" if given else url
+    parameters = {name: value for name, value in query.items() if value not in ("", None)}
+    return f"{url}?{urlencode(parameters)}" if parameters else url
 
 
 def numbers(keys: Collection[str]) -> list[int]:
@@ -307,11 +307,11 @@ def _open_index(request: HttpRequest, items: Sequence[_Item]) -> int:
 
     Where it waits no more, the place that it had: the item that followed has moved there. Without any, the first.
     """
-    wanted = request.GET.get("item", "")
+    item_id = request.GET.get("item", "")
     if request.method == "POST":
-        wanted = _item_of_form(request)
+        item_id = _item_of_form(request)
     for index, item in enumerate(items):
-        if item.id == wanted:
+        if item.id == item_id:
             return index
     former_place = number_in(request.POST or request.GET, "place") or 0
     return max(0, min(former_place, len(items) - 1))

@@ -117,9 +117,9 @@ def _write(rows: Sequence[_Row], *, again: bool) -> list[int | None]:
 
     One insert writes all or none, so they are there together or not at all. Payloads that cannot be stored are only logged.
     """
-    known = _keys_of_written(rows) if again else {}
-    if len(known) == len(rows):  # the insert had worked, and the outage only took the answer to it
-        return [known[row.identity] for row in rows]
+    key_by_identity = _keys_of_written(rows) if again else {}
+    if len(key_by_identity) == len(rows):  # the insert had worked, and the outage only took the answer to it
+        return [key_by_identity[row.identity] for row in rows]
     # Not `bulk_create`: it would store the time of writing for that of the call.
     query, fields = InsertQuery(LLMCall), [field for field in LLMCall._meta.concrete_fields if not field.primary_key]
     query.insert_values(fields, [LLMCall(**row.columns, cost_usd=_cost(row.columns)) for row in rows], raw=True)
@@ -135,10 +135,10 @@ def _write(rows: Sequence[_Row], *, again: bool) -> list[int | None]:
 
 def _keys_of_written(rows: Sequence[_Row]) -> dict[tuple[datetime, str, str], int]:
     """Return the primary keys of those rows that are written already, by `_Row.identity`."""
-    wanted = {row.identity for row in rows}
-    calls = LLMCall.objects.filter(created_at__in=[at for at, _, _ in wanted]).order_by()
+    written = {row.identity for row in rows}
+    calls = LLMCall.objects.filter(created_at__in=[at for at, _, _ in written]).order_by()
     identities = calls.values_list("created_at", "request_digest", "work_id", "pk")
-    return {(at, digest, work): key for at, digest, work, key in identities if (at, digest, work) in wanted}
+    return {(at, digest, work): key for at, digest, work, key in identities if (at, digest, work) in written}
 
 
 _delayed_rows: deque[_Row] = deque()

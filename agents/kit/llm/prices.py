@@ -73,13 +73,13 @@ def forget_prices() -> None:
 def _all_prices() -> dict[str, list[ModelPrice]]:
     """Return the prices by model, newest first, read from the database once in CACHE_SECONDS."""
     global _cache
-    known = _cache
-    if known is None or time.monotonic() - known[0] > CACHE_SECONDS:
+    cached = _cache
+    if cached is None or time.monotonic() - cached[0] > CACHE_SECONDS:
         prices: dict[str, list[ModelPrice]] = {}
         for price in ModelPrice.objects.order_by("model", "-effective_from"):
             prices.setdefault(price.model, []).append(price)
-        known = _cache = time.monotonic(), prices
-    return known[1]
+        cached = _cache = time.monotonic(), prices
+    return cached[1]
 
 
 @lru_cache(maxsize=1)

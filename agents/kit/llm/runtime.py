@@ -179,10 +179,10 @@ def complete_together(requests: Iterable[LLMRequest], *, deadline: float) -> lis
         Stopped: The worker is to stop.
     """
     _check_deadline(deadline)
-    asked = [(request, endpoints.route(request)) for request in requests]
+    routed = [(request, endpoints.route(request)) for request in requests]
     check_stop()
     calls: dict[int, Call] = {}
-    for index, (request, route) in enumerate(asked):
+    for index, (request, route) in enumerate(routed):
         if route.is_distant:
             calls[index] = _prepare_call(request, route, deadline=deadline, deadline_includes_waiting=True)
     futures: dict[int, Future] = {}
@@ -192,7 +192,7 @@ def complete_together(requests: Iterable[LLMRequest], *, deadline: float) -> lis
         for index, call in calls.items():
             call.handed_at = handed_at
             futures[index] = call.background.submit(asking.answer(call))
-        for index, (request, route) in enumerate(asked):
+        for index, (request, route) in enumerate(routed):
             if index not in calls:
                 exchanges[index] = [_at_hand(request, route)]
         _wait_for_all(futures.values(), handed_at + deadline + GRACE - time.monotonic())
@@ -205,9 +205,9 @@ def complete_together(requests: Iterable[LLMRequest], *, deadline: float) -> lis
     except BaseException:
         for index, future in futures.items():
             exchanges[index] = _cancel_and_collect(future, calls[index])
-        _settle_all([(asked[index][0], exchanges[index]) for index in exchanges])
+        _settle_all([(routed[index][0], exchanges[index]) for index in exchanges])
         raise
-    return _settle_all([(request, exchanges[index]) for index, (request, _) in enumerate(asked)])
+    return _settle_all([(request, exchanges[index]) for index, (request, _) in enumerate(routed)])
 
 
 class _HandedOver:

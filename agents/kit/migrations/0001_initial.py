@@ -221,7 +221,7 @@ class Migration(FirstMigration):
                 ('output_usd', models.DecimalField(decimal_places=4, help_text='USD per million output tokens', max_digits=10)),
                 ('cache_write_usd', models.DecimalField(decimal_places=4, help_text='USD per million tokens written to the cache (5 min)', max_digits=10)),
                 ('cache_read_usd', models.DecimalField(decimal_places=4, help_text='USD per million tokens read from the cache', max_digits=10)),
-                ('long_prompt_tokens', models.PositiveIntegerField(blank=True, help_text='prompts above this many tokens cost `long_prompt_factor` times as much', null=True)),
+                ('long_prompt_tokens', models.PositiveIntegerField(blank=True, help_text='a prompt of more tokens costs the long prompt factor times as much', null=True)),
                 ('long_prompt_factor', models.DecimalField(decimal_places=2, default=1, max_digits=6)),
                 ('batch_factor', models.DecimalField(decimal_places=2, default=Decimal('0.5'), help_text='what a call in a batch costs, as a share of the above', max_digits=4)),
                 ('source', models.CharField(blank=True, default='', help_text='where the figures were read, and when', max_length=200)),

@@ -107,7 +107,7 @@ class ModelPrice(models.Model):
         max_digits=10, decimal_places=4, help_text="USD per million tokens read from the cache"
     )
     long_prompt_tokens = models.PositiveIntegerField(
-        null=True, blank=True, help_text="prompts above this many tokens cost `long_prompt_factor` times as much"
+        null=True, blank=True, help_text="a prompt of more tokens costs the long prompt factor times as much"
     )
     long_prompt_factor = models.DecimalField(max_digits=6, decimal_places=2, default=1)
     batch_factor = models.DecimalField(

@@ -96,9 +96,9 @@ def metrics(request: HttpRequest) -> HttpResponse:
 
 def may_see_metrics(request: HttpRequest) -> bool:
     """Return whether a request carries the token; compared in constant time."""
-    scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     expected = settings.METRICS_TOKEN
-    matches = hmac.compare_digest(given.strip().encode(), expected.encode())
+    matches = hmac.compare_digest(token.strip().encode(), expected.encode())
     return bool(expected) and scheme.lower() == "bearer" and matches
 
 

@@ -27,8 +27,8 @@ class RequestIds:
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         """Answer a request with its id in a header, and log method, route, status and time; an id that is not `ALLOWED` is replaced."""
-        given = request.headers.get(HEADER, "")
-        request_id = given if ALLOWED.fullmatch(given) else uuid.uuid4().hex
+        header = request.headers.get(HEADER, "")
+        request_id = header if ALLOWED.fullmatch(header) else uuid.uuid4().hex
         began = time.perf_counter()
         request.log_id = request_id  # type: ignore[attr-defined]  # Django logs errors when all middleware is done
         level = logging.DEBUG if request.path_info in PATHS else logging.INFO  # probes come every few seconds

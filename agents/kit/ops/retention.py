@@ -74,10 +74,10 @@ def prune(
         batch: Most rows one transaction deletes, children included, unless a single row has more.
         rest: Waits so many seconds.
     """
-    if rule.rolled is not None:
+    if rule.sums is not None:
         if not rule.rows(cutoff).exists():
             return
-        cutoff = prunable_before(rule.rolled, cutoff) or cutoff  # rows that are not summed yet stay
+        cutoff = prunable_before(rule.sums, cutoff) or cutoff  # rows that are not summed yet stay
     rows = rule.rows(cutoff)
     last = rows.order_by().aggregate(last=Max("pk"))["last"]
     after: int | None = None  # the last key that is gone; None before the first batch

@@ -93,7 +93,7 @@ class HourlySums:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rolled:
+class SummedRows:
     """A kind of raw rows that is summed under one name, with everything that hangs on them.
 
     Attributes:
@@ -121,7 +121,7 @@ class Rolled:
         return None if first is None else floor(first)
 
 
-LEDGER = Rolled(
+LEDGER = SummedRows(
     name="ledger",
     model=LLMCall,
     tables=(
@@ -148,14 +148,14 @@ LEDGER = Rolled(
 )
 
 
-def rollups() -> list[Rolled]:
+def rollups() -> list[SummedRows]:
     """Return everything that is summed by hour (`rollups` of the apps)."""
     return [import_string(path) for path in declared_list("rollups")]
 
 
 def sum_up() -> int:
     """Sum all hours that are over; returns how many were. A chore."""
-    return sum(roll_up(rolled) for rolled in rollups())
+    return sum(roll_up(summed_rows) for summed_rows in rollups())
 
 
 def floor(moment: datetime) -> datetime:
@@ -164,7 +164,7 @@ def floor(moment: datetime) -> datetime:
 
 
 def roll_up(
-    rolled: Rolled,
+    summed_rows: SummedRows,
     *,
     now: datetime | None = None,
     since: datetime | None = None,
@@ -181,25 +181,25 @@ def roll_up(
         since: Sum all hours from here on again, also when no new one is over.
     """
     target = floor((now or _present()) - timedelta(minutes=settings.ROLLUP_LAG_MINUTES))
-    closed = rolled.closed_before()
+    closed = summed_rows.closed_before()
     if since is None and closed is not None and closed >= target:
         return 0
     after = since if since is not None else closed and closed - SUMMED_AGAIN
-    hour = rolled.next_hour(after and floor(after), target)
+    hour = summed_rows.next_hour(after and floor(after), target)
     if closed is None and hour is None:
         return 0
-    Rollup.objects.get_or_create(name=rolled.name)
+    Rollup.objects.get_or_create(name=summed_rows.name)
     done = 0
     while hour is not None:
         with transaction.atomic():
-            _lock_and_store_reach(rolled, hour + HOUR)
-            if rolled.is_whole(hour):
-                for sums in rolled.tables:
+            _lock_and_store_reach(summed_rows, hour + HOUR)
+            if summed_rows.is_whole(hour):
+                for sums in summed_rows.tables:
                     sums.sum_hour(hour)
                 done += 1
-        hour = rolled.next_hour(hour + HOUR, target)
+        hour = summed_rows.next_hour(hour + HOUR, target)
     with transaction.atomic():
-        _lock_and_store_reach(rolled, target)
+        _lock_and_store_reach(summed_rows, target)
     return done
 
 
@@ -213,23 +213,23 @@ def _present() -> datetime:
     return min(timezone.now(), now)
 
 
-def _lock_and_store_reach(rolled: Rolled, end: datetime) -> None:
+def _lock_and_store_reach(summed_rows: SummedRows, end: datetime) -> None:
     """Store that sums reach to `end`, never less far than before. The update locks the state for the rest of the transaction."""
     nothing = Value(_BEGINNING, output_field=DateTimeField())
     reached = Greatest(Coalesce(F("closed_before"), nothing), Value(end, output_field=DateTimeField()))
-    Rollup.objects.filter(name=rolled.name).update(closed_before=reached)
+    Rollup.objects.filter(name=summed_rows.name).update(closed_before=reached)
 
 
-def prunable_before(rolled: Rolled, cutoff: datetime) -> datetime | None:
+def prunable_before(summed_rows: SummedRows, cutoff: datetime) -> datetime | None:
     """Sum what is not summed yet, and return how far raw rows may be deleted: to the end of the last whole hour before `cutoff` that is
     summed; None where none is."""
-    roll_up(rolled)
-    closed = rolled.closed_before()
+    roll_up(summed_rows)
+    closed = summed_rows.closed_before()
     return closed and min(floor(cutoff), closed)
 
 
 def read(
-    rolled: Rolled,
+    summed_rows: SummedRows,
     sums: HourlySums,
     *,
     start: datetime | None,
@@ -243,7 +243,7 @@ def read(
     """Sum a window in one statement, which reads sums, raw rows and how far the sums reach in one state of the database.
 
     Args:
-        sums: One of the tables of `rolled`.
+        sums: One of the tables of `summed_rows`.
         start, end: The window; both belong to it, None is without end. Of a pruned hour that an edge cuts nothing is counted.
         raw_keys, keys: What tells the groups apart, on raw rows and on rows of sums, under the same names.
         columns: Names of the sum columns that are wanted; none named = all.
@@ -252,45 +252,45 @@ def read(
     Returns:
         Rows with ``k_NAME`` and ``s_NAME``; a group may stand in several rows, to be added up.
     """
-    wanted = {name: sums.sums[name] for name in columns or sums.sums}
+    sum_by_name = {name: sums.sums[name] for name in columns or sums.sums}
     raw = sums.raw().filter(raw_where)
     if start is not None:
         raw = raw.filter(**{f"{sums.time}__gte": start})
     if end is not None:
         raw = raw.filter(**{f"{sums.time}__lte": end})
     if start is not None and start > timezone.now():  # no sum reaches into the future
-        return list(_grouped(raw, raw_keys, wanted))
+        return list(_grouped(raw, raw_keys, sum_by_name))
     # Rows of sums serve the whole hours inside the window, raw rows what lies before and after these.
-    closed = Rollup.objects.filter(name=rolled.name).values("closed_before")[:1]
+    closed = Rollup.objects.filter(name=summed_rows.name).values("closed_before")[:1]
     whole_hours_end: Any = Coalesce(Subquery(closed), Value(_BEGINNING, output_field=DateTimeField()))
     if end is not None:
         whole_hours_end = Least(whole_hours_end, Value(floor(end), output_field=DateTimeField()))
     summed = sums.table._default_manager.filter(where, hour__lt=whole_hours_end)
     after = raw.filter(**{f"{sums.time}__gte": whole_hours_end})
-    parts = [_grouped(after, raw_keys, wanted)]
+    parts = [_grouped(after, raw_keys, sum_by_name)]
     if start is not None:
         whole_hours_start = floor(start)
         if whole_hours_start != start:
             whole_hours_start += HOUR
             before_hour = Least(Value(whole_hours_start, output_field=DateTimeField()), whole_hours_end)
             before = raw.filter(**{f"{sums.time}__lt": before_hour})
-            parts.append(_grouped(before, raw_keys, wanted))
+            parts.append(_grouped(before, raw_keys, sum_by_name))
         summed = summed.filter(hour__gte=whole_hours_start)
-    return list(_grouped(summed, keys, sums.added(wanted)).union(*parts, all=True))
+    return list(_grouped(summed, keys, sums.added(sum_by_name)).union(*parts, all=True))
 
 
 MOST_RAW = 50_000  # rows that a page sums while a person waits for it
 
 
-def end_for_page(rolled: Rolled) -> BaseExpression:
+def end_for_page(summed_rows: SummedRows) -> BaseExpression:
     """Return, as an expression, where the sums of a page end: null for now; how far hours are summed where more than `MOST_RAW` rows wait.
 
     So a page never sums many raw rows while a person waits. The beginning of time where none is summed: there is nothing to show, and
     the page has to say so.
     """
-    state = Rollup.objects.filter(name=rolled.name).values("closed_before")[:1]
+    state = Rollup.objects.filter(name=summed_rows.name).values("closed_before")[:1]
     closed = Coalesce(Subquery(state), Value(_BEGINNING, output_field=DateTimeField()))
-    waiting = rolled.model._default_manager.filter(created_at__gte=closed).order_by("created_at")
+    waiting = summed_rows.model._default_manager.filter(created_at__gte=closed).order_by("created_at")
     first_too_many = Subquery(waiting.values("pk")[MOST_RAW : MOST_RAW + 1])
     return Case(When(IsNull(first_too_many, False), then=closed), default=None, output_field=DateTimeField())
 

@@ -41,8 +41,8 @@ _about: ContextVar[dict[str, str | int]] = ContextVar("about", default={})  # no
 @contextmanager
 def logging_about(**ids: str | int | None) -> Iterator[None]:
     """Add these ids to lines logged inside, e.g. ``run=12, agent="michael"``; None is left out."""
-    known = {name: value for name, value in ids.items() if value is not None}
-    token = _about.set({**_about.get(), **known})
+    known_ids = {name: value for name, value in ids.items() if value is not None}
+    token = _about.set({**_about.get(), **known_ids})
     try:
         yield
     finally:

@@ -143,8 +143,8 @@ def words(draft: ParsedText, polished: ParsedText) -> Difference:
 
     Telling words are those of `TELLING`, such as "off". Other content words may go: `sentences` looks at those.
     """
-    known = draft.every | draft.context
-    added = [word.written for word in polished.content_words() if word.stem not in known]
+    old_stems = draft.every | draft.context
+    added = [word.written for word in polished.content_words() if word.stem not in old_stems]
     lost = []
     for word in draft.content_words():
         if word.text in TELLING and word.stem not in polished.every:

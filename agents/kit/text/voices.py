@@ -115,8 +115,8 @@ def pairwise_vocabulary_similarity(texts_by_speaker: Mapping[str, Iterable[str]]
     Returns:
         0 (no two share a word) to 1 (each pair shares all), or None where fewer than two speakers can be compared.
     """
-    known = [words for words in map(vocabulary, texts_by_speaker.values()) if len(words) >= FEWEST_WORDS]
-    overlaps = [vocabulary_overlap(a, b) for a, b in combinations(known, 2)]
+    vocabularies = [words for words in map(vocabulary, texts_by_speaker.values()) if len(words) >= FEWEST_WORDS]
+    overlaps = [vocabulary_overlap(a, b) for a, b in combinations(vocabularies, 2)]
     return sum(overlaps) / len(overlaps) if overlaps else None
 
 

@@ -152,7 +152,7 @@ def submit_batch(
     except IntegrityError:  # another process has asked one of these questions, and waits for its answer
         return None
     try:
-        seen = batch_api.submit_batch(
+        state = batch_api.submit_batch(
             outgoing.route, [(name, body) for name, (_, _, _, body) in zip(names, questions, strict=True)]
         )
     except BatchProblem as problem:
@@ -170,7 +170,7 @@ def submit_batch(
         raise
     due = timezone.now() + timedelta(seconds=settings.LLM_BATCH_POLL_SECONDS)
     _end_lease_until(
-        batch, owner, "", due, batch_id=seen.id, provider_status=seen.status[:16], expires_at=seen.expires_at
+        batch, owner, "", due, batch_id=state.id, provider_status=state.status[:16], expires_at=state.expires_at
     )
     wake_workers()
     return batch
@@ -266,20 +266,20 @@ def _look_at(batch: LLMBatch, owner: str) -> None:
         return
     _cancel_if_requested(batch, destination)
     try:
-        seen = batch_api.check_batch(destination, batch.batch_id)
+        state = batch_api.check_batch(destination, batch.batch_id)
     except BatchProblem as problem:
         if problem.http_status != 404:
             raise
         _give_up(batch, owner, Result.ERRORED, f"the server knows no batch {batch.batch_id}")
         return
     LLMBatch.objects.filter(pk=batch.pk).update(
-        provider_status=seen.status[:16],
-        answered=seen.size - seen.processing,
-        expires_at=seen.expires_at or batch.expires_at,
+        provider_status=state.status[:16],
+        answered=state.size - state.processing,
+        expires_at=state.expires_at or batch.expires_at,
     )
     is_overdue = batch.expires_at is not None and timezone.now() > batch.expires_at + OVERDUE
-    if seen.has_ended:
-        _store_results(batch, destination, seen, owner)
+    if state.has_ended:
+        _store_results(batch, destination, state, owner)
     elif is_overdue:
         _give_up(batch, owner, Result.EXPIRED, "the server did not end it in time")
     else:
@@ -320,10 +320,10 @@ def _find_by_time_and_size(batch: LLMBatch, destination: Route, owner: str) -> N
     That it is ours is seen from the custom ids once there are results. Until then it is presumed, and left alone: it may be another
     installation's with the same key.
     """
-    known = set(LLMBatch.objects.exclude(batch_id="").values_list("batch_id", flat=True)) | set(batch.not_ours)
+    known_ids = set(LLMBatch.objects.exclude(batch_id="").values_list("batch_id", flat=True)) | set(batch.not_ours)
     listed = batch_api.since(destination, batch.created_at - CLOCKS_DIFFER)
     # Batches of one size are not distinguished here: the custom ids of the results do that, see `_store_results`.
-    ours = next((seen for seen in listed if seen.size == batch.requests and seen.id not in known), None)
+    ours = next((seen for seen in listed if seen.size == batch.requests and seen.id not in known_ids), None)
     if ours is None:
         _give_up(batch, owner, Result.LOST, "it never reached the server")
         return
@@ -332,7 +332,7 @@ def _find_by_time_and_size(batch: LLMBatch, destination: Route, owner: str) -> N
     _end_lease_until(batch, owner, "", timezone.now(), batch_id=ours.id, presumed=True, **seen)
 
 
-def _store_results(batch: LLMBatch, destination: Route, seen: BatchState, owner: str) -> None:
+def _store_results(batch: LLMBatch, destination: Route, state: BatchState, owner: str) -> None:
     """Store the results of a batch that has ended, portion by portion, and complete it.
 
     A portion in which no custom id is ours belongs to another's batch: it was presumed wrongly, and ours is looked for again. Nothing
@@ -341,7 +341,7 @@ def _store_results(batch: LLMBatch, destination: Route, seen: BatchState, owner:
     Raises:
         BatchProblem: The results stopped coming; those stored so far stay.
     """
-    if not seen.has_results:
+    if not state.has_results:
         _give_up(batch, owner, Result.ERRORED, "the server no longer has the results")
         return
     for entries in batch_api.results(destination, batch.batch_id):
@@ -401,10 +401,10 @@ def _forget_deleted_agents_and_turns(rows: Sequence[LLMBatchRequest]) -> None:
     for key in (LLMCall.agent.field, LLMCall.run.field):
         name = key.attname
         named = {row.label.get(name) for row in rows} - {None}
-        there = key.remote_field.model._default_manager.filter(pk__in=named)
-        known = set(there.values_list("pk", flat=True)) if named else set()
+        rows_named = key.remote_field.model._default_manager.filter(pk__in=named)
+        existing = set(rows_named.values_list("pk", flat=True)) if named else set()
         for row in rows:
-            if row.label.get(name) not in known:
+            if row.label.get(name) not in existing:
                 row.label = {**row.label, name: None}
 
 

@@ -48,14 +48,14 @@ def work_queues(names: Iterable[str] = ()) -> Mapping[str, WorkQueue]:
     Raises:
         ValueError: A name is unknown; the message names those that exist.
     """
-    wanted, paths = set(names), declared_queues()
-    if unknown := wanted - paths.keys() - set(GROUPS):
+    chosen, paths = set(names), declared_queues()
+    if unknown := chosen - paths.keys() - set(GROUPS):
         allowed = ", ".join((*GROUPS, *paths))
         raise ValueError(f"queue {', '.join(sorted(unknown))!r} is unknown; allowed: {allowed}")
     return {
         name: import_string(path)
         for name, path in paths.items()
-        if not wanted or {name, "interactive" if name in settings.INTERACTIVE_QUEUES else "bulk"} & wanted
+        if not chosen or {name, "interactive" if name in settings.INTERACTIVE_QUEUES else "bulk"} & chosen
     }
 
 
@@ -188,16 +188,16 @@ def run_due_chores() -> None:
         Exception: The database is away (see `is_outage`).
     """
     now = timezone.now()
-    known = dict(Chore.objects.filter(path__in=declared("chores")).values_list("path", "next_at"))
+    next_times = dict(Chore.objects.filter(path__in=declared("chores")).values_list("path", "next_at"))
     for path, seconds in declared("chores").items():
         times = {"next_at": now + timedelta(seconds=seconds), "last_at": now}
-        if path not in known:
+        if path not in next_times:
             try:
                 with transaction.atomic():
                     Chore.objects.create(path=path, **times)
             except IntegrityError:  # another worker was faster
                 continue
-        elif known[path] > now or not Chore.objects.filter(path=path, next_at=known[path]).update(**times):
+        elif next_times[path] > now or not Chore.objects.filter(path=path, next_at=next_times[path]).update(**times):
             continue
         try:
             outcome = str(import_string(path)() or "")

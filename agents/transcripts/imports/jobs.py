@@ -406,16 +406,16 @@ def _inspect(job: Import, path: Path, options: ReadOptions, *, most: int | None)
         transcript = Transcript(path, options, name=job.name)
         contents = _read_contents(transcript, most)
         preparer = contents.prepared.preparer
-        tally = preparer.tally
-        tally.check_understood(job.name)
+        counts = preparer.counts
+        counts.check_understood(job.name)
     except (FileError, OptionError) as error:
         raise NotPossible(error.problem) from None
     speakers = _speaker_rows(contents)
-    guesses = [guess for guess in tally.guesses if guess.question]
+    guesses = [guess for guess in counts.guesses if guess.question]
     return {
         "format": transcript.format,
         "complete": contents.complete,
-        "messages": tally.messages,
+        "messages": counts.messages,
         "new": contents.new,
         "speakers": speakers[:MOST_SPEAKERS],
         "speakers_total": len(speakers),
@@ -424,16 +424,16 @@ def _inspect(job: Import, path: Path, options: ReadOptions, *, most: int | None)
         "no_agent": bool(speakers) and not any(row["slug"] for row in speakers),
         "channels": contents.channels.most_common(MOST_CHANNELS),
         "channels_total": len(contents.channels),
-        "skipped_by_reason": dict(tally.skipped),
-        "skipped_lines": tally.skipped_lines,
-        **tally.times(),
-        "undated": tally.undated,
-        "without_zone": tally.without_zone,
-        "first_without_zone": tally.first_without_zone.isoformat() if tally.first_without_zone else "",
+        "skipped_by_reason": dict(counts.skipped),
+        "skipped_lines": counts.skipped_lines,
+        **counts.times(),
+        "undated": counts.undated,
+        "without_zone": counts.without_zone,
+        "first_without_zone": counts.first_without_zone.isoformat() if counts.first_without_zone else "",
         "asks": {guess.question: {"answer": guess.answer, "example": guess.example} for guess in guesses},
-        "warnings": [warning.text for warning in tally.warnings() if not warning.question],
-        "system_prompts": tally.system_prompts,
-        "first_system_prompt": preparer.cleaner.text(tally.first_system_prompt),
+        "warnings": [warning.text for warning in counts.warnings() if not warning.question],
+        "system_prompts": counts.system_prompts,
+        "first_system_prompt": preparer.cleaner.text(counts.first_system_prompt),
         "replaced_characters": preparer.cleaner.replaced,
         "cut_texts": preparer.cleaner.cut,
         "sample": [_sample_row(message) for message in contents.sample],
@@ -450,14 +450,14 @@ def _read_contents(transcript: Transcript, most: int | None) -> FileContents:
     """
     unknown: dict[str, str] = {}
     contents = FileContents(transcript.prepare(unknown.__setitem__), unknown)
-    tally = contents.prepared.preparer.tally
+    counts = contents.prepared.preparer.counts
     while batch := list(islice(contents.prepared.messages, BATCH)):
         contents.channels.update(message.target.slug for message in batch)
         contents.sample += batch[: SAMPLE - len(contents.sample)]
         for message in batch:
             contents.speakers.setdefault(message.speaker, SpeakerContents()).add(message)
         contents.new += count_batch(batch).imported
-        if most is not None and tally.messages >= most:
+        if most is not None and counts.messages >= most:
             contents.complete = False
             break
     return contents
@@ -466,7 +466,7 @@ def _read_contents(transcript: Transcript, most: int | None) -> FileContents:
 def _why_not_entitled(job: Import, preparer: Preparer) -> str:
     """Return which permission the uploader lacks; empty where none."""
     try:
-        check_rights(preparer.tally.authors, rights_of(_uploader(job)))
+        check_rights(preparer.counts.authors, rights_of(_uploader(job)))
     except NotEntitled as error:
         return str(error)
     return ""
@@ -475,7 +475,7 @@ def _why_not_entitled(job: Import, preparer: Preparer) -> str:
 def _speaker_rows(contents: FileContents) -> list[dict[str, Any]]:
     """Return the speakers of a file, unknown ones first, then by how much they say."""
     rows: list[dict[str, Any]] = []
-    for name, counted in contents.prepared.preparer.tally.speakers.items():
+    for name, counted in contents.prepared.preparer.counts.speakers.items():
         speaker = contents.speakers[name]
         rows.append(
             {

@@ -317,9 +317,9 @@ class _Table:
         """Return whether nothing can be read because no column is known for a field."""
         return name not in self._columns_read and not self._is_read
 
-    def _free(self, wanted: str) -> list[str]:
+    def _free(self, field: str) -> list[str]:
         """Return the columns that hold nothing else than the wanted field."""
-        used = {column for name, column in self._columns_read.items() if name != wanted}
+        used = {column for name, column in self._columns_read.items() if name != field}
         return [name for name in self._columns if name not in used]
 
     def _column_question(self, name: str, text: str, columns: Sequence[str]) -> Question:

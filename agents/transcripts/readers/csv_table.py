@@ -239,20 +239,20 @@ def column_map(names: list[str], wished: Mapping[str, str]) -> dict[str, int]:
     Raises:
         NotThere: A wished column does not exist.
     """
-    known: dict[str, int] = {}  # the first column of each name
+    indexes: dict[str, int] = {}  # the first column of each name
     for index, name in enumerate(names):
-        known.setdefault(_comparable(name), index)
+        indexes.setdefault(_comparable(name), index)
     index_of: dict[str, int] = {}
     for field, column in wished.items():
         if not column:
             continue
-        if _comparable(column) not in known:
+        if _comparable(column) not in indexes:
             raise NotThere(f"no column {column!r}; the file has: {', '.join(names)}", option="--columns:")
-        index_of[field] = known[_comparable(column)]
+        index_of[field] = indexes[_comparable(column)]
     for field, usual_names in FIELDS.items():
         if field in wished:
             continue
-        free = [known[name] for name in usual_names if name in known and known[name] not in index_of.values()]
+        free = [indexes[name] for name in usual_names if name in indexes and indexes[name] not in index_of.values()]
         if free:
             index_of[field] = free[0]
     return index_of

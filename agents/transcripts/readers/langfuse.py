@@ -71,8 +71,8 @@ def _calls(row: Row, *, session: str) -> Iterator[Call]:
     for observation in row.list("observations"):
         if not isinstance(observation, dict):  # a table lists their ids
             continue
-        given = {name: value for name, value in observation.items() if value is not None}
-        yield _call(row.child({"parentObservationId": trace, **given}, "an observation"), trace, session)
+        fields = {name: value for name, value in observation.items() if value is not None}
+        yield _call(row.child({"parentObservationId": trace, **fields}, "an observation"), trace, session)
 
 
 def _call(row: Row, trace: str, session: str) -> Call:

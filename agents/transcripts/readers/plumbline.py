@@ -28,6 +28,7 @@ MESSAGE_KEYS = (
 )  # fmt: skip
 AUTHORS: tuple[Kind, ...] = ("agent", "user", "outsider")
 MOST_KEYS_SHOWN = 50
+UNDATED_UNTIL_WARNED = 1_000  # messages: so that it is seen in a preview, which reads some thousand
 
 
 def read_jsonl(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
@@ -46,7 +47,8 @@ def read_jsonl(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
     _check_named_keys(source, columns)
     header: ChannelInfo | None = None
     keys: dict[str, None] = {}  # of messages in a file without a header
-    is_dated = False
+    undated = 0  # messages, until one has a time
+    may_lack_times = "sent_at" not in columns
     for line, value in json_values(source):
         row = Row(value, path=source.name, line=line, what="a message")
         if "plumbline" in row.value:
@@ -56,14 +58,22 @@ def read_jsonl(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
             yield _strict(row, header.channel)
         else:
             keys.update(dict.fromkeys(row.value))
-            is_dated = is_dated or row.has("sent_at")
+            may_lack_times = may_lack_times and not row.has("sent_at")
+            undated += 1
             renamed = _with_our_keys(row, columns) if columns else row
             is_empty = columns and not renamed.text("text")
             yield Skipped("empty message", line) if is_empty else _lenient(renamed)
-    if not is_dated and "sent_at" not in columns:
-        named = {field: key for field, key in columns.items() if key}
-        read = {key: key for key in (*MESSAGE_KEYS, "role") if key in keys} | named
-        yield from guess_no_time(keys, read, line=1, what="key")
+            if may_lack_times and undated == UNDATED_UNTIL_WARNED:
+                may_lack_times = False  # warned
+                yield from _guess_no_time(keys, columns, where=f" of the first {undated:,} messages")
+    if may_lack_times:
+        yield from _guess_no_time(keys, columns)
+
+
+def _guess_no_time(keys: Collection[str], columns: Mapping[str, str], where: str = "") -> Iterator[Record]:
+    named = {field: key for field, key in columns.items() if key}
+    read = {key: key for key in (*MESSAGE_KEYS, "role") if key in keys} | named
+    yield from guess_no_time(keys, read, line=1, what="key", where=where)
 
 
 def is_message(value: dict[str, Any]) -> bool:
@@ -80,23 +90,23 @@ def _check_named_keys(source: Source, columns: Mapping[str, str]) -> None:
     """
     if not columns:
         return
-    wanted = {key for key in columns.values() if key}
+    needed = {key for key in columns.values() if key}
     if "text" not in columns:
-        wanted.add("text")
+        needed.add("text")
     keys: dict[str, None] = {}
     for _, value in json_values(source):
         if isinstance(value, dict):
             keys.update(dict.fromkeys(value))
-        if wanted <= keys.keys():
+        if needed <= keys.keys():
             break
     if "plumbline" in keys:
         raise OptionError("this is an export of Plumbline, whose keys are fixed", option="--columns:")
-    there = ", ".join(list(keys)[:MOST_KEYS_SHOWN]) or "none"
+    key_list = ", ".join(list(keys)[:MOST_KEYS_SHOWN]) or "none"
     for key in columns.values():
         if key and key not in keys:
-            raise NotThere(f"no key {key!r}; the objects of the file have: {there}", option="--columns:")
+            raise NotThere(f"no key {key!r}; the objects of the file have: {key_list}", option="--columns:")
     if not columns.get("text", "text") or "text" not in {*keys, *columns}:
-        raise FileError(source.name, 0, f"no key for 'text' among {there}", advice="say which: --columns text=KEY")
+        raise FileError(source.name, 0, f"no key for 'text' among {key_list}", advice="say which: --columns text=KEY")
 
 
 def _with_our_keys(row: Row, columns: Mapping[str, str]) -> Row:
@@ -212,8 +222,8 @@ def _lenient(row: Row) -> SourceMessage:
         FileError: It has no speaker, or is malformed.
     """
     role = row.name("role")
-    given = [key for key in ("outsider", "user", "agent", "speaker") if row.has(key)]
-    speaker = row.text(given[0]).strip() if given else role
+    author_keys = [key for key in ("outsider", "user", "agent", "speaker") if row.has(key)]
+    speaker = row.text(author_keys[0]).strip() if author_keys else role
     if not speaker:
         row.fail(
             "a message needs a speaker: 'agent', 'user', 'outsider', 'speaker' or 'role'",
@@ -224,9 +234,9 @@ def _lenient(row: Row) -> SourceMessage:
         kind = "system"
     elif role == "stimulus":
         kind = "stimulus"
-    elif given and given[0] == "outsider":
+    elif author_keys and author_keys[0] == "outsider":
         kind = "outsider"
-    elif given and given[0] == "user":
+    elif author_keys and author_keys[0] == "user":
         kind = "user"
     return message_of(row, kind, speaker, role=role)
 

@@ -107,8 +107,8 @@ def read_adk(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
     """
     number = 0
     for line, value in json_values(source):
-        given = Row(value, path=source.name, line=line, what="a result of the ADK")
-        results = given.child(_in_snake_case(given.value), given.what)
+        original = Row(value, path=source.name, line=line, what="a result of the ADK")
+        results = original.child(_in_snake_case(original.value), original.what)
         for entry in results.list("eval_case_results"):
             number += 1
             yield from _adk_case(results.child(entry, f"case {number}"), number, source)
@@ -194,8 +194,8 @@ def read_scenario(source: Source, columns: Mapping[str, str]) -> Iterator[Record
             part = row.child(entry, "a run")
             own_name = _name_of_run(source, part.name("test_name"), len(runs) + 1)
             name = part.name("scenarioRunId") or own_name
-            known = runs.setdefault(name, {"line": line})
-            known.update({key: entry[key] for key in entry if entry[key] is not None})
+            fields = runs.setdefault(name, {"line": line})
+            fields.update({key: entry[key] for key in entry if entry[key] is not None})
     if not any("messages" in run for run in runs.values()):
         raise FileError(source.name, 0, "the file holds no run with messages")
     for number, (name, values) in enumerate(runs.items(), start=1):

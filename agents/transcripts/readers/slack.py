@@ -160,9 +160,9 @@ def _messages(rows: list[Row], names: Names, channel: str) -> Iterator[Record]:
         names: What users are called, by id.
         channel: The channel's name; empty: not known.
     """
-    known = {row.name("ts") for row in rows if row.text("subtype") in SPEECH}
+    stamps = {row.name("ts") for row in rows if row.text("subtype") in SPEECH}
     deleted = {row.name("deleted_ts") for row in rows if row.text("subtype") == "message_deleted"}
-    known |= deleted
+    stamps |= deleted
     edited: dict[str, Row] = {}  # by time stamp, with the last text
     for row in rows:
         if row.text("subtype") == "message_changed":
@@ -173,8 +173,8 @@ def _messages(rows: list[Row], names: Names, channel: str) -> Iterator[Record]:
         subtype = row.text("subtype")
         if subtype == "message_changed":
             changed = row.child(row.object("message"), "'message'").name("ts")
-            if changed and changed not in known:
-                known.add(changed)  # the message itself is in another export: its last text is here
+            if changed and changed not in stamps:
+                stamps.add(changed)  # the message itself is in another export: its last text is here
                 yield _message(edited[changed], names, channel)
                 continue
         if subtype in SPEECH and stamp in deleted:

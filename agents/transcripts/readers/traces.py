@@ -325,10 +325,10 @@ def _new_messages(call: Call, earlier: list[PastMessage], instructions: set[tupl
         else:
             instructions.add((call.conversation, item.text))
             yield _message(call, numbered, "system")
-    known = _count_known(call, spoken, earlier)
-    for _ in range(known):
+    already_read = _count_known(call, spoken, earlier)
+    for _ in range(already_read):
         yield Skipped("sent again", call.line)
-    for numbered in spoken[known:]:
+    for numbered in spoken[already_read:]:
         speaker = _speaker_of(call, numbered.item)
         earlier.append(PastMessage(speaker, numbered.item.text))
         yield _message(call, numbered, speaker)

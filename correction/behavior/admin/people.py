@@ -78,8 +78,8 @@ def _cells(request: HttpRequest, row: BehaviorRequest, effect: BehaviorEffect | 
 def user_requests(request: HttpRequest, user: User) -> SafeString:
     """Return the line of a user's page that leads to what they asked of agents."""
     key = user_key(user.pk)
-    held = Count("pk", filter=Q(status=BehaviorRequest.Status.APPLIED))
-    context = requests_of(key).order_by().aggregate(requests=Count("pk"), applied=held)
+    applied = Count("pk", filter=Q(status=BehaviorRequest.Status.APPLIED))
+    context = requests_of(key).order_by().aggregate(requests=Count("pk"), applied=applied)
     return SafeString(render_to_string("admin/behavior/user.html", {**context, "url": person_url(key)}, request))
 
 

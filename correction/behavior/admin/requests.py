@@ -390,8 +390,8 @@ class BehaviorRequestAdmin(ReadOnlyAdmin[BehaviorRequest]):
         if not form.is_valid():
             errors = [f"{name}: {' '.join(map(str, messages))}" for name, messages in form.errors.items()]
             raise BehaviorError("; ".join(errors))
-        given = form.cleaned_data
-        trait = TraitValue(**{**given, "sentiment": given["sentiment"] or 0.0})
+        cleaned = form.cleaned_data
+        trait = TraitValue(**{**cleaned, "sentiment": cleaned["sentiment"] or 0.0})
         apply_request(request=row, user=user_of(request), trait=trait)
         return f"Behaviour request {row.pk} is applied as you wrote it."
 

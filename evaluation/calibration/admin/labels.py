@@ -293,8 +293,9 @@ class LabelSetAdmin(ModelAdmin[LabelSet]):
         """
         if not self.has_add_permission(request):
             raise PermissionDenied
-        wanted = {name: request.GET[name] for name in DrawForm.base_fields if name in request.GET}  # a link fills it in
-        form = DrawForm(request.POST or None, initial={"name": f"labels {LabelSet.objects.count() + 1}", **wanted})
+        # A link fills it in.
+        initial = {name: request.GET[name] for name in DrawForm.base_fields if name in request.GET}
+        form = DrawForm(request.POST or None, initial={"name": f"labels {LabelSet.objects.count() + 1}", **initial})
         label_set = None
         if request.method == "POST" and form.is_valid():
             label_set = self._draw(request, form)
@@ -306,16 +307,16 @@ class LabelSetAdmin(ModelAdmin[LabelSet]):
 
     def _draw(self, request: HttpRequest, form: DrawForm) -> LabelSet | None:
         """Draw and return a label set; None where that is refused, and the form says why."""
-        wanted = form.cleaned_data
-        judge, procedure = form.judges[wanted["judged_by"]]
+        cleaned = form.cleaned_data
+        judge, procedure = form.judges[cleaned["judged_by"]]
         try:
             return draw_label_set(
-                name=wanted["name"],
+                name=cleaned["name"],
                 judge=judge,
                 procedure=procedure,
-                dimension=wanted["dimension"],
-                n=wanted["n"],
-                agents=find_agents(wanted["agents"]) if wanted["agents"].strip() else None,
+                dimension=cleaned["dimension"],
+                n=cleaned["n"],
+                agents=find_agents(cleaned["agents"]) if cleaned["agents"].strip() else None,
                 user=user_of(request),
             )
         except UnknownAgent as error:
@@ -431,17 +432,17 @@ class LabelSetAdmin(ModelAdmin[LabelSet]):
         return get_object_or_404(LabelSet, pk=number_in({"pk": str(pk)}, "pk"))
 
 
-def _given_value(given: str) -> int | None:
+def _given_value(text: str) -> int | None:
     """Return the value of the button that was pressed, 0 to 9; None for cannot tell.
 
     Raises:
         ValueError: There is no such button.
     """
-    if given == CANNOT_TELL:
+    if text == CANNOT_TELL:
         return None
-    if len(given) == 1 and given in "0123456789":
-        return int(given)
-    raise ValueError(f"value {given[:20]!r}: allowed: 0 to 9, or cannot tell")
+    if len(text) == 1 and text in "0123456789":
+        return int(text)
+    raise ValueError(f"value {text[:20]!r}: allowed: 0 to 9, or cannot tell")
 
 
 def progress_lines(entries: Sequence[Progress]) -> SafeString:

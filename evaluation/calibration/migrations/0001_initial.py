@@ -50,7 +50,7 @@ class Migration(FirstMigration):
                 ('identity', models.JSONField(blank=True, default=dict, help_text='endpoint, served model and prompt digest of its newest scores; empty = not known')),
                 ('labels_digest', models.CharField(blank=True, default='', help_text='of the labels and scores the figures were computed from', max_length=64)),
                 ('changes', models.PositiveBigIntegerField(default=0, help_text='how often its labels changed')),
-                ('computed_changes', models.PositiveBigIntegerField(default=0, help_text='`changes` when the figures were computed')),
+                ('computed_changes', models.PositiveBigIntegerField(default=0, help_text='how often they had changed when the figures were computed')),
                 ('computed_at', models.DateTimeField(blank=True, null=True)),
             ],
             options={

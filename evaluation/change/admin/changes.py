@@ -11,6 +11,7 @@ from agents.kit.text.wording import interval_text, signed
 from evaluation.admin.display import TONES, evaluation_link, judged_by
 from evaluation.change.models import Change
 from evaluation.change.sentences import numbers_of
+from evaluation.wording import p_text
 
 
 @admin.register(Change)
@@ -19,7 +20,7 @@ class ChangeAdmin(LogAdmin[Change]):
     judge_mark = display.column("judge", judged_by, ordering="judge")
     scores = display.column("baseline → then", lambda change: numbers_of(change.result))
     difference = display.column("points", lambda change: signed(change.result.shown_points), ordering="points")
-    chance = display.column("p (Holm)", lambda change: "–" if change.p is None else f"{change.p:.2g}", ordering="p")
+    chance = display.column("p (Holm)", lambda change: "–" if change.p is None else p_text(change.p), ordering="p")
     interval = display.column("95 % interval", lambda change: interval_text(change.result.interval))
     judged = display.column(
         "judged, baseline · then", lambda change: f"{change.baseline_n:,} · {change.n:,}", ordering="n"

@@ -57,6 +57,7 @@ from evaluation.change.sentences import channel_predicate, predicate_of, since_o
 from evaluation.models import ChannelShare, EvaluationRun, EvaluationScore, is_heuristic
 from evaluation.runs.shares import NOTHING, Share
 from evaluation.statistics.difference import MARGIN
+from evaluation.wording import p_text
 
 MOST_JUDGEMENTS = 20_000  # more take seconds; the command has no limit
 MOST_PAIRS = 5  # changes with messages that show them
@@ -163,10 +164,10 @@ class CompareForm(forms.Form):
         if self.chosen_agent is None:
             return []
         tagged = Message.objects.filter(agent=self.chosen_agent, synthetic=False).exclude(tags={})
-        known = set()
+        pairs = set()
         for tags in tagged.order_by("-pk").values_list("tags", flat=True)[:MOST_TAGGED]:
-            known |= {f"{key}={value}" for key, value in tags.items()}
-        return sorted(known)
+            pairs |= {f"{key}={value}" for key, value in tags.items()}
+        return sorted(pairs)
 
 
 def _read_side(text: str) -> Asked:
@@ -335,8 +336,8 @@ def _comparison_context(request: HttpRequest, form: CompareForm, pair: ComparedP
     dimensions = [change.dimension for change in comparison.dimensions]
     judge_passports = passports(comparison.judge, comparison.procedure, dimensions, agent=comparison.target)
     one_sided_findings = _one_sided_findings(comparison)
-    shown = [*comparison.shown, *one_sided_findings[:MOST_PAIRS]]
-    findings = [_shown_context(finding, pair, may_read=may_read) for finding in shown]
+    to_show = [*comparison.shown, *one_sided_findings[:MOST_PAIRS]]
+    findings = [_shown_context(finding, pair, may_read=may_read) for finding in to_show]
     pairs = _message_pairs(scored, pair) if may_read else []
     _add_what_was_heard([*findings, *pairs])
     return {
@@ -444,10 +445,10 @@ def _add_what_was_heard(contexts: Sequence[dict[str, Any]]) -> None:
     messages = []
     for context in contexts:
         messages += [quote.message for _, quote in context["quotes"]]
-    heard = heard_before(messages)
+    heard_by_message = heard_before(messages)
     for context in contexts:
         context["quotes"] = [
-            (side, replace(quote, heard=heard.get(quote.message.pk))) for side, quote in context["quotes"]
+            (side, replace(quote, heard=heard_by_message.get(quote.message.pk))) for side, quote in context["quotes"]
         ]
 
 
@@ -492,24 +493,24 @@ def _side_context(side: str, measurement: Measurement) -> tuple[str, SafeString,
     return side, display.visible(measurement.name), links, scope
 
 
-def _shown_context(shown: Shown, pair: ComparedPair, *, may_read: bool) -> dict[str, Any]:
+def _shown_context(finding: Shown, pair: ComparedPair, *, may_read: bool) -> dict[str, Any]:
     """Return what can be said although there is no difference of scores, for those who may read messages with some that show it.
 
     They are the lowest of B; of a score in A alone those of A. `name` tells them apart, as in the address of the judgements.
     """
-    side, measurement = ("A", pair.baseline) if shown.only_before else ("B", pair.candidate)
+    side, measurement = ("A", pair.baseline) if finding.only_before else ("B", pair.candidate)
     quotes = []
     if may_read:
-        for row in lowest_scores(measurement.runs[shown.dimension], shown.dimension, shown.proposition):
+        for row in lowest_scores(measurement.runs[finding.dimension], finding.dimension, finding.proposition):
             if row.message:
                 quotes.append((side, Quote(message=row.message, score=row.score or 0)))
-    claim = pair.claim(shown.dimension, shown.proposition)
+    claim = pair.claim(finding.dimension, finding.proposition)
     return {
-        "name": shown.name,
-        "claim": claim.text or shown.name,
+        "name": finding.name,
+        "claim": claim.text or finding.name,
         "inverted": claim.inverted,
-        "verdict": display.badge(shown.verdict, SHOWN_TONES.get(shown.verdict, "plain")),
-        "figures": shown.figures,
+        "verdict": display.badge(finding.verdict, SHOWN_TONES.get(finding.verdict, "plain")),
+        "figures": finding.figures,
         "quotes": quotes,
     }
 
@@ -582,7 +583,7 @@ def _folded_statistics(change: ChangeResult) -> SafeString:
     if change.interval is not None:
         statistics.append(f"95 % interval {interval_text(change.interval)}")
     if change.p_adjusted is not None:
-        statistics.append(f"p {change.p_adjusted:.2g}, corrected for all propositions here")
+        statistics.append(f"p {p_text(change.p_adjusted)}, corrected for all propositions here")
     statistics += _remarks(change)
     if not statistics:
         return SafeString("")

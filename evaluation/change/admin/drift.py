@@ -155,9 +155,9 @@ def _history_line(request: HttpRequest, history: History, *, level: float | None
             point = replace(point, url=_judged_url(scored, transcripts), note=_point_note(scored))
         points.append(point)
     means = []
-    for rolled in history.rolled:
-        mean = Mean(at=rolled.at, value=rolled.mean, starts=rolled.starts)
-        interval = rolled.interval
+    for rolling_mean in history.rolling_means:
+        mean = Mean(at=rolling_mean.at, value=rolling_mean.mean, starts=rolling_mean.starts)
+        interval = rolling_mean.interval
         if interval is not None:
             mean = replace(mean, low=interval.low, high=interval.high)
         means.append(mean)
@@ -185,13 +185,13 @@ def points_text(history: History) -> str:
     scored = len(history.points) - history.unscored
     if history.by_day:
         sentences = [f"{counted(scored, 'day')} (mean of each)"]
-    elif history.rolled:
+    elif history.rolling_means:
         sentences = [counted(scored, "message")]
     else:
         sentences = [counted(scored, "evaluation")]
     if history.unscored:
         sentences.append(f"{history.unscored:,} unscored")
-    if history.rolled:
+    if history.rolling_means:
         sentences.append(f"line: mean of {ROLLING} messages, band: its 95 % interval")
     if history.older:
         sentences.append("the newest only")

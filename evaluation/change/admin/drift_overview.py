@@ -39,6 +39,7 @@ from evaluation.change.sentences import candidate_words, numbers_of, sentence_of
 from evaluation.judge.passport import Passport
 from evaluation.models import EvaluationRun, EvaluationScore, Method, is_heuristic
 from evaluation.runs.shares import Share, percent
+from evaluation.wording import p_text
 
 INVERTED = "an anti-pattern: 9 means not at all"
 CARDS_PER_PAGE = 12
@@ -138,8 +139,8 @@ def scores_behind(change: Change | None) -> str:
 
 def compare_url(**fields: object) -> str:
     """Return the address of the page that compares; `fields` are the form's fields."""
-    given = {name: value for name, value in fields.items() if value not in ("", None)}
-    return f"{reverse('admin:evaluation_evaluationrun_compare')}?{urlencode(given)}"
+    parameters = {name: value for name, value in fields.items() if value not in ("", None)}
+    return f"{reverse('admin:evaluation_evaluationrun_compare')}?{urlencode(parameters)}"
 
 
 def _compare_url_of(drift: AgentDrift) -> str:
@@ -448,4 +449,6 @@ def _verdict_badge(result: ChangeResult) -> SafeString:
         return display.badge(result.verdict, "bad" if result.verdict == "drifted" else "good", "more than chance")
     if result.p_adjusted is None:  # without an interval there is no test
         return display.badge("judged once", "plain", "one judgement of a whole window decides nothing")
-    return display.badge("within chance", "plain", f"p {result.p_adjusted:.2g}, corrected for all propositions here")
+    return display.badge(
+        "within chance", "plain", f"p {p_text(result.p_adjusted)}, corrected for all propositions here"
+    )

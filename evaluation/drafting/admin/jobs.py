@@ -57,9 +57,9 @@ def suggest_page(request: HttpRequest) -> HttpResponse:
     def queue() -> str:
         if not may_write:
             raise PermissionDenied
-        asked = form.asked
-        refuse_judge(asked.model, field="model")
-        queue_suggestions(agents=agents(), most=asked.max, model=asked.model, user=user_of(request))
+        request_body = form.asked
+        refuse_judge(request_body.model, field="model")
+        queue_suggestions(agents=agents(), most=request_body.max, model=request_body.model, user=user_of(request))
         return reverse("admin:evaluation_job_suggest")
 
     return ask(

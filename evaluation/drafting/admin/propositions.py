@@ -748,13 +748,13 @@ class _OfferedRow:
 
 def _offered(request: HttpRequest, agent: Agent, files: Sequence[LoadedFile]) -> list[_OfferedRow]:
     """Return the sentences that the persona suggests and no proposition of the agent, in any state, says already."""
-    known = []
+    rules = []
     for entry in listed(agent.slug, files=files):
         if entry.proposition.rule is not None:
-            known.append(entry.proposition.rule.checks())
+            rules.append(entry.proposition.rule.checks())
     recent_messages = last_messages(agent) if _may_count(request) else []
     rows = []
-    for offer in offered_sentences(persona=agent.system_prompt, name=agent.display_name, known=known):
+    for offer in offered_sentences(persona=agent.system_prompt, name=agent.display_name, known=rules):
         fields = offer.fields()
         count = None
         if fields is not None and recent_messages:

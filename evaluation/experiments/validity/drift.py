@@ -57,7 +57,7 @@ TOPICS: dict[str, Literal["falls", "stays"]] = {
 }
 
 
-class _Said(BaseModel):
+class _Message(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     role: Literal["user", "assistant", "system"]
@@ -67,7 +67,7 @@ class _Said(BaseModel):
 class _File(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
-    conversation: Annotated[list[_Said], Field(min_length=1)]
+    conversation: Annotated[list[_Message], Field(min_length=1)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from argparse import ArgumentParser, BooleanOptionalAction, Namespace, RawDescri
 from typing import Any
 
 from django.conf import settings
+from django.core.exceptions import ValidationError
 from django.utils import timezone
 from rich.markup import escape
 
@@ -50,6 +51,8 @@ ACTIONS_BY_NAME = {
     "remove": "delete it; what it measured stays",
     "fire": "measure now, besides its timetable",
 }
+# Fields of a schedule whose option is not called as they are.
+OPTIONS = {"name": "name", "every_minutes": "--every", "drift_limit": "--limit"}
 
 
 class Command(CodedCommand):
@@ -107,6 +110,11 @@ class Command(CodedCommand):
             self._do(asked)
         except (UnknownAgent, UnknownSchedule) as error:
             raise unusable(error) from None
+        except ValidationError as error:
+            lines = []
+            for field, messages in error.message_dict.items():
+                lines.append(f"{OPTIONS.get(field, f'--{field}')}: {' '.join(messages)}")
+            raise wrong("\n".join(lines)) from None
         except ValueError as error:
             raise wrong(error) from None
 
@@ -115,7 +123,7 @@ class Command(CodedCommand):
 
         Raises:
             UnknownSchedule: There is none of that name.
-            ValueError, CommandError: As `_save`.
+            ValidationError, ValueError, CommandError: As `_save`.
         """
         if asked.action == "list":
             self._list(as_json=asked.json)
@@ -136,12 +144,23 @@ class Command(CodedCommand):
             self._show_changed(schedule, asked)
 
     def _save(self, schedule: EvaluationSchedule, asked: Namespace, *, is_new: bool) -> EvaluationSchedule:
-        """Store the schedule with what was asked for; a new one also with the defaults that depend on the time and the period."""
+        """Store the schedule with what was asked for; a new one also with the defaults that depend on the time and the period.
+
+        Raises:
+            ValidationError: A field cannot be so.
+            ValueError, CommandError: An option cannot be read; names it.
+        """
         # An option that is given empty sets the default again; one that is not given changes nothing.
         if is_new or asked.every is not None:
-            schedule.every_minutes = parse_every(asked.every or "1d")
+            try:
+                schedule.every_minutes = parse_every(asked.every or "1d")
+            except ValueError as error:
+                raise wrong(f"--every {error}") from None
         if is_new or asked.at is not None:
-            schedule.next_at = first_time(asked.at) if asked.at else timezone.now()
+            try:
+                schedule.next_at = first_time(asked.at) if asked.at else timezone.now()
+            except ValueError as error:
+                raise wrong(f"--at {error}") from None
         if is_new or asked.window is not None:
             schedule.window = asked.window or default_window(schedule.every_minutes)
         if asked.dimensions is not None:
@@ -151,8 +170,8 @@ class Command(CodedCommand):
             schedule.where = tag_pairs(asked.where)
         if asked.batch:
             check_batches(asked.judge or schedule.judge or str(settings.JUDGE_MODEL))
-        given = {"samples": asked.samples, "judge": asked.judge, "drift_limit": asked.limit, "batch": asked.batch}
-        for field, value in given.items():
+        fields = {"samples": asked.samples, "judge": asked.judge, "drift_limit": asked.limit, "batch": asked.batch}
+        for field, value in fields.items():
             if value is not None:
                 setattr(schedule, field, value)
         return save_schedule(schedule, agents=self._agents_asked(asked.agents))

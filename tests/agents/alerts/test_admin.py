@@ -128,3 +128,16 @@ def test_alerts_of_examples_are_not_listed_beside_a_team_s_own(root: Client) -> 
     assert "Of nobody" in shown
     assert "Of Kelly" not in shown
     assert "Of Kelly" in plain(read(root, f"{list_of(Alert)}?agent__id__exact={kelly.pk}"))
+
+
+def test_a_list_that_leaves_out_only_alerts_of_examples_says_so_and_links_to_them(root: Client) -> None:
+    kelly = make_agent("kelly", origin="seed")
+    raise_alert(kind="drift", about="k", title="Of Kelly", agent=kelly)
+    make_agent("ada")
+
+    page = read(root, list_of(Alert))
+
+    assert "No alerts yet" not in plain(page)
+    by_agent = f"?agent__id__exact={kelly.pk}"
+    assert f'href="{by_agent}"' in page
+    assert "Of Kelly" in plain(read(root, list_of(Alert) + by_agent))

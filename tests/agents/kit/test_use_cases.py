@@ -14,7 +14,7 @@ from pydantic import AfterValidator, Field, model_validator
 from agents.kit.bodies import Body, OneOf, Reads, Refused, Tags, fault, is_local, validate
 from agents.kit.commands import UNUSABLE, WRONG_USAGE
 from agents.kit.console.forms import RequestForm, request_form
-from agents.kit.use_cases import FromFile, Shown, add_options, read_options, refusing
+from agents.kit.use_cases import FieldDisplay, FromFile, add_options, read_options, refusing
 
 
 def words_of(source: Path | str) -> list[str]:
@@ -39,7 +39,7 @@ class TidyRequest(Body):
     how: Annotated[str, OneOf("fast", "well")] = Field("fast", description="how it is done")
     rooms: list[Annotated[str, OneOf("kitchen", "office")]] = Field([], min_length=1, description="where")
     where: Tags = Field({}, description="only papers with these tags")
-    words: Annotated[list[str], FromFile(words_of, longest=20), Shown(option="--list")] = Field(
+    words: Annotated[list[str], FromFile(words_of, longest=20), FieldDisplay(option="--list")] = Field(
         [], description="what is kept"
     )
 
@@ -163,7 +163,7 @@ def test_a_validator_knows_whether_a_person_at_this_machine_asks() -> None:
 
 def test_an_option_without_dashes_is_an_argument() -> None:
     class Named(Body):
-        topic: Annotated[str, Shown(option="topic")] = Field(min_length=3, description="what it is about")
+        topic: Annotated[str, FieldDisplay(option="topic")] = Field(min_length=3, description="what it is about")
 
     parser = ArgumentParser(exit_on_error=False)
     add_options(parser, Named)

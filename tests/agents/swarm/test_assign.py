@@ -10,7 +10,7 @@ import pytest
 from agents.kit.refusals import Refused
 from agents.swarm.assign import MOST_PHASES, SwarmRefused, SwarmRequest, assign_swarms, save_phase, save_swarm
 from agents.swarm.food import ensure_food_swarms
-from agents.swarm.intents import intents, swarms_for
+from agents.swarm.intents import INTENTS, intent_of, intents, register_intent, swarms_for
 from agents.swarm.models import Swarm, SwarmPhase
 from tests.api_client import program, refused
 from tests.console import signed_in, superuser
@@ -161,3 +161,17 @@ def test_the_swarms_of_the_example_are_stored_once_and_answer_their_intents() ->
         "kpi_remaining": "macro",
     }
     assert {swarms.voice.name for swarms in chosen.values() if swarms.voice} == {"personality"}
+
+
+def test_a_role_swarm_answers_an_intent_that_an_app_registered() -> None:
+    register_intent("weather", lambda text: "umbrella" in text)
+    try:
+        agent = make_agent()
+        weather = save_swarm({**GOOD, "name": "forecasts", "intents": ["weather"]})
+        assign_swarms(agent=agent, swarms=[save_swarm(GOOD), weather])
+
+        chosen = swarms_for(agent.swarms.all(), intent_of("Do I need an umbrella?"))
+    finally:
+        del INTENTS["weather"]
+
+    assert chosen.role == weather

@@ -46,11 +46,11 @@ def test_a_rolling_mean_starts_again_at_each_build() -> None:
     imported(ada, [8, 9, 8, 9, 8, 9, 2, 1, 2, 1, 2, 1])
     (one,) = read(ada)
 
-    assert [rolled.starts for rolled in one.rolled] == [number in (0, 6) for number in range(12)]
-    assert (one.rolled[5].mean, one.now) == (8.5, 1.5)
-    assert one.rolled[0].interval is None, "one message has none"
-    assert one.rolled[5].interval is not None
-    assert 7.5 < one.rolled[5].interval.low < 8.5 < one.rolled[5].interval.high <= 9
+    assert [mean.starts for mean in one.rolling_means] == [number in (0, 6) for number in range(12)]
+    assert (one.rolling_means[5].mean, one.now) == (8.5, 1.5)
+    assert one.rolling_means[0].interval is None, "one message has none"
+    assert one.rolling_means[5].interval is not None
+    assert 7.5 < one.rolling_means[5].interval.low < 8.5 < one.rolling_means[5].interval.high <= 9
 
 
 def test_of_a_message_that_was_judged_again_the_newest_evaluation_counts() -> None:
@@ -95,7 +95,7 @@ def test_what_is_judged_over_a_window_stands_at_its_newest_message() -> None:
     (one,) = read(ada)
 
     assert [(point.at, point.score, point.message) for point in one.points] == [(MONDAY, 6, None)]
-    assert (list(one.rolled), one.now) == ([], 6)
+    assert (list(one.rolling_means), one.now) == ([], 6)
 
 
 def test_too_many_points_become_means_of_days() -> None:
@@ -109,7 +109,7 @@ def test_too_many_points_become_means_of_days() -> None:
     assert [point.messages for point in one.points[:2]] == [3, 3]
     lowest = {message.pk: message.sent_at for message in ada.messages.all()}[one.points[0].message or 0]
     assert lowest == MONDAY + timedelta(hours=2)
-    assert len(one.rolled) == 2
+    assert len(one.rolling_means) == 2
     assert read(ada)[0].daily(9).by_day is False
     assert read(ada)[0].daily(2).older
 

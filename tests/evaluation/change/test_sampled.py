@@ -14,7 +14,7 @@ import pytest
 
 from agents.models import Agent, Channel, Message
 from evaluation.change.change import WORDS_ALONE, ChangeResult, Sample, change_of, fell_sharply, mean_of
-from evaluation.change.history import Rolled, histories
+from evaluation.change.history import RollingMean, histories
 from evaluation.change.measurement_files import measurements_of_file, observations_json
 from evaluation.change.measurements import measurement_of
 from evaluation.change.position import position_profile
@@ -111,8 +111,8 @@ def test_a_planned_evaluation_stores_the_weights(ada: Agent) -> None:
 def test_rolling_means_count_the_weights(ada: Agent) -> None:
     run = judged(ada)
     (history,) = histories(agents=[ada.pk], tags={}, dimensions=["adherence"])
-    assert history.rolled[-1].mean == pytest.approx(TRUE_MEAN)
-    assert history.rolled[-1].interval is not None
+    assert history.rolling_means[-1].mean == pytest.approx(TRUE_MEAN)
+    assert history.rolling_means[-1].interval is not None
     assert run.pk == history.points[0].run
 
 
@@ -127,7 +127,7 @@ def test_a_rolling_mean_s_interval_draws_the_conversations_that_were_kept(weight
             middle = rng.gauss(5, 1.5)
             scores += [min(9.0, max(0.0, round(rng.gauss(middle, 0.5)))) for _ in range(4)]
             channels += [channel] * 4
-        rolled = Rolled(
+        rolled = RollingMean(
             at=NOW,
             scores=tuple(scores[2:]),
             weights=(weights[0],) * 5 + (weights[1],) * 5,
@@ -141,7 +141,7 @@ def test_a_rolling_mean_s_interval_draws_the_conversations_that_were_kept(weight
 
 
 def test_a_rolling_mean_of_one_kept_conversation_has_no_interval() -> None:
-    one = Rolled(at=NOW, scores=(4.0, 5.0), weights=(20.0, 20.0), channels=(1, 1), starts=False)
+    one = RollingMean(at=NOW, scores=(4.0, 5.0), weights=(20.0, 20.0), channels=(1, 1), starts=False)
     assert one.interval is None
     assert replace(one, weights=(1.0, 1.0)).interval is not None  # all are kept: messages are drawn
 

@@ -127,6 +127,17 @@ def test_a_log_with_keys_of_its_own_is_evaluated_once_they_are_named(files: Path
 
 
 @pytest.mark.django_db
+def test_what_had_to_be_assumed_about_a_transcript_is_said_beside_the_json(files: Path) -> None:
+    (files / "chat.txt").write_text("01/02/2026, 10:00 - ada: No.\n03/04/2026, 10:00 - ada: Never.\n")
+
+    code, out, complaint = run(*arguments(files, "chat.txt", "--json"))
+
+    assert (code, json.loads(out)["summary"]["exit_code"]) == (0, 0)
+    assert "chat.txt: Dates are read" in complaint
+    assert "Dates are read" not in run(*arguments(files, "chat.txt", "--dates", "month-first"))[2]
+
+
+@pytest.mark.django_db
 def test_files_that_cannot_be_used_are_named(files: Path) -> None:
     (files / "bad.jsonl").write_text('{"channel": "chat"}\n')
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from evaluation.experiments.compare import Comparison, Measure, Row, Values, compare_family
+from evaluation.experiments.compare import Comparison, Measure, Row, Values, compare_family, describe
 from evaluation.experiments.printed import row_cells
 from evaluation.statistics.arms import detectable_d
+from evaluation.statistics.difference import holm
+from evaluation.wording import p_text
 from tests.machinery import THOROUGH
 
 ROWS = 5
@@ -32,6 +34,15 @@ def compared(seed: int, pairs: int, *, higher: float, rows: int = ROWS) -> list[
 def said(row: Row) -> str:
     cell = row_cells(row)[-1]
     return str(cell[0] if isinstance(cell, tuple) else cell)
+
+
+def test_a_difference_is_that_of_the_scores_beside_it() -> None:
+    control = Values("b", {1: [1.336]})
+    treatment = Values("a", {1: [2.344]})
+
+    row = describe(Measure(id="fluency", label="Fluency", unit="agents"), treatment, control)
+
+    assert row_cells(row)[1:4] == ["2.34 (–)", "1.34 (–)", "+1.00"]
 
 
 @pytest.mark.parametrize("pairs", [2, 6, 7])
@@ -78,6 +89,17 @@ def test_a_p_in_json_has_three_digits_that_count() -> None:
     assert 0 < row.naive_p < 1e-6
     assert shown["naive_p"] == float(f"{row.naive_p:.3g}") != row.naive_p
     assert shown["p"] == float(f"{row.p:.3g}")
+
+
+def test_a_p_too_small_for_a_number_is_given_as_the_least_one_never_as_0() -> None:
+    ones = {number: [1.0 + number % 2 / 1e6] for number in range(900)}
+    nines = {number: [9.0 - number % 2 / 1e6] for number in range(900)}
+
+    row = describe(Measure(id="rules", label="Rules", unit="x"), Values("a", nines), Values("b", ones))
+
+    assert row.model_dump()["naive_p"] == 1e-300
+    assert p_text(row.naive_p or 0.0) == "< 1e-300"
+    assert holm([0.0, 0.5]) == [1e-300, 0.5]
 
 
 def test_values_that_are_missing_or_an_offline_judges_are_outside_the_family() -> None:

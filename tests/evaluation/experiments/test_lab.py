@@ -32,6 +32,7 @@ from evaluation.experiments.repairs import (
     LabArm,
     LabReport,
     Lasting,
+    RepairEffect,
     compare_arms,
     cost_text,
     find_onset,
@@ -419,6 +420,12 @@ def test_an_offline_judge_gets_neither_interval_nor_verdict() -> None:
 
     assert effect.verdict == "heuristic"
     assert (effect.interval, effect.p, effect.lasting) == (None, None, None)
+
+
+def test_the_effect_of_a_repair_is_the_difference_of_the_scores_beside_it() -> None:
+    effect = RepairEffect(dimension="adherence", label="Adherence", mean=2.344, control_mean=1.336, delta=1.008)
+
+    assert effect.shown_delta == 1.0
 
 
 def test_a_single_fork_of_each_arm_is_told_that_it_takes_two() -> None:

@@ -123,10 +123,10 @@ Exit code: 0 the debate ended or waits for its next round, 1 it failed, 130 inte
             CommandError: There is none, or options of a new debate were given.
         """
         number = options["topic"].strip()
-        given = [_option(name, options[name]) for name in (*NEW, *PANEL, *ENDS) if options[name] is not None]
-        if given:
+        options_of_new = [_option(name, options[name]) for name in (*NEW, *PANEL, *ENDS) if options[name] is not None]
+        if options_of_new:
             allowed = "--next, --finish, --markdown, --json"
-            raise wrong(f"{', '.join(given)}: only for a new debate; allowed for debate {number}: {allowed}")
+            raise wrong(f"{', '.join(options_of_new)}: only for a new debate; allowed for debate {number}: {allowed}")
         # More digits are beyond what the database can compare.
         debate: Debate | None = Debate.objects.filter(pk=int(number[:18])).first()
         if debate is None:

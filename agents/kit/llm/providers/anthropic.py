@@ -105,12 +105,12 @@ class MessagesProvider(RemoteProvider):
         return body
 
     async def send(self, client: Any, body: Mapping[str, Any], *, headers: Mapping[str, str], seconds: float) -> object:
-        known = dict(body)
+        fields = dict(body)
         others = {}
-        if "temperature" in known:  # the SDK's method does not take it
-            others["temperature"] = known.pop("temperature")
+        if "temperature" in fields:  # the SDK's method does not take it
+            others["temperature"] = fields.pop("temperature")
         message: object = await client.messages.create(
-            **known, extra_body=others, extra_headers=dict(headers), timeout=seconds
+            **fields, extra_body=others, extra_headers=dict(headers), timeout=seconds
         )
         return message
 

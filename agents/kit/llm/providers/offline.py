@@ -40,14 +40,14 @@ class Offline(LocalProvider):
         answer (`rejected`) and `InvalidAnswer` where the request makes no sense to it (`malformed`). Any other exception is logged and
         the answer `rejected`, too. A text is read as a model's answer is; an object needs no reading.
         """
-        given: Any = ""
+        content: Any = ""
         blocks: list[dict[str, Any]] = []
         try:
-            given = _responder_of(request)(request)
-            if request.tools and isinstance(given, dict):
-                blocks = given.get("tool_calls", [])
-                given = given.get("text", "")
-                if not isinstance(given, str) or not are_objects(blocks):
+            content = _responder_of(request)(request)
+            if request.tools and isinstance(content, dict):
+                blocks = content.get("tool_calls", [])
+                content = content.get("text", "")
+                if not isinstance(content, str) or not are_objects(blocks):
                     raise InvalidAnswer("the responder's text must be a string and its tool_calls a list of objects")
         except LookupError as problem:
             answer = Answer(
@@ -60,11 +60,11 @@ class Offline(LocalProvider):
             error = short_line(f"the offline responder failed: {type(problem).__name__}: {problem}")
             answer = Answer(Status.REJECTED, error=error)
         else:
-            if not isinstance(given, str):
-                text = json.dumps(given, ensure_ascii=False, default=str)
-                return LocalAnswer(answer=parsed(request, given), text=text, served_model=model)
-            answer = read_answer(request, text=given, stop_reason="", tool_blocks=blocks)
-        text = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False, default=str)
+            if not isinstance(content, str):
+                text = json.dumps(content, ensure_ascii=False, default=str)
+                return LocalAnswer(answer=parsed(request, content), text=text, served_model=model)
+            answer = read_answer(request, text=content, stop_reason="", tool_blocks=blocks)
+        text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False, default=str)
         return LocalAnswer(answer=answer, text=text, served_model=model)
 
 
@@ -72,8 +72,8 @@ def _responder_of(request: LLMRequest) -> Callable[[LLMRequest], Any]:
     """Return the responder of the request's task; LookupError where no app declares one."""
     responders = declared("offline_responders")
     if request.task not in responders:
-        known = ", ".join(sorted(responders)) or "none"
-        raise LookupError(f"no offline responder for task {request.task!r} (there are: {known}); this needs an LLM")
+        names = ", ".join(sorted(responders)) or "none"
+        raise LookupError(f"no offline responder for task {request.task!r} (there are: {names}); this needs an LLM")
     responder: Callable[[LLMRequest], Any] = import_string(responders[request.task])
     return responder
 

@@ -301,8 +301,8 @@ def _stop_reason(finish_reason: object) -> str:
     """Return why an answer ended, in the words of `read_answer`; empty where the server does not say."""
     if not isinstance(finish_reason, str) or not finish_reason:
         return ""
-    known = STOP_REASONS.get(finish_reason.lower())
-    return known or storable(f"{UNKNOWN_END}{finish_reason}")[:MAX_STOP_REASON]
+    stop_reason = STOP_REASONS.get(finish_reason.lower())
+    return stop_reason or storable(f"{UNKNOWN_END}{finish_reason}")[:MAX_STOP_REASON]
 
 
 def _text_of(content: object) -> str:

@@ -131,9 +131,9 @@ def export_answers(out: Path, *, since: datetime | None = None, work_ids: Collec
         return 0
     draft = out.with_name(out.name + ".part")
     with draft.open("w", encoding="utf-8") as lines:
-        wanted = set(chosen.values())
+        payload_ids = set(chosen.values())
         for payload in payloads.select_related("call").defer("request").order_by("pk").iterator(chunk_size=500):
-            if payload.pk in wanted:
+            if payload.pk in payload_ids:
                 call = payload.call
                 row = {
                     "digest": call.request_digest,

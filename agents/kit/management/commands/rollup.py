@@ -25,9 +25,9 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        for rolled in rollups():
-            done = roll_up(rolled, since=options["since"])
-            self.stdout.write(f"{rolled.name}: {done} hour{'s' * (done != 1)} summed")
+        for summed_rows in rollups():
+            done = roll_up(summed_rows, since=options["since"])
+            self.stdout.write(f"{summed_rows.name}: {done} hour{'s' * (done != 1)} summed")
 
 
 def _moment(text: str) -> datetime:

@@ -60,8 +60,8 @@ class Command(BaseCommand):
             raise unusable(printable(str(error))) from None
         except UnicodeDecodeError as error:
             raise unusable(f"the text on standard input is not UTF-8: {error}") from None
-        for given in (text, *options["context"]):
-            if fault := fault_of(given):
+        for message in (text, *options["context"]):
+            if fault := fault_of(message):
                 raise wrong(printable(fault))
         config = resolve_config(agent)
         # None, without a user of that name, is a person without an account, who may not edit the persona.

@@ -244,8 +244,8 @@ Exit code: 0 done, 2 there is nothing to calibrate or to draw from."""
     def _find_label_set(self, name: str) -> LabelSet:
         label_set = LabelSet.objects.filter(name=name).first()
         if label_set is None:
-            known = ", ".join(LabelSet.objects.values_list("name", flat=True)[:20])
-            raise unusable(f"--label-set {name!r}: there is none of that name; label sets: {known or 'none yet'}")
+            names = ", ".join(LabelSet.objects.values_list("name", flat=True)[:20])
+            raise unusable(f"--label-set {name!r}: there is none of that name; label sets: {names or 'none yet'}")
         return label_set
 
     def _say(self, text: str, options: dict[str, Any]) -> None:
@@ -292,9 +292,9 @@ def _check_few_shot(options: dict[str, Any]) -> None:
         ValueError: Says which.
     """
     others = ("label_set", "draw", "next", "labels", "template", "export", "annotator", "replace")
-    given = [name for name in others if options[name] not in (None, False)]
-    if given:
-        names = ", ".join("--import" if name == "labels" else f"--{name.replace('_', '-')}" for name in given)
+    other_options = [name for name in others if options[name] not in (None, False)]
+    if other_options:
+        names = ", ".join("--import" if name == "labels" else f"--{name.replace('_', '-')}" for name in other_options)
         raise ValueError(f"--few-shot goes with --judge, --procedure and --dimension, not with {names}")
 
 

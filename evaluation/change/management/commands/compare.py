@@ -338,9 +338,9 @@ def _print_without_scores(comparisons: Sequence[Comparison], console: Console) -
     with_unsure_hits = len(comparisons) == 1 and not comparisons[0].worse
     any_printed = False
     for comparison in comparisons:
-        for shown in comparison.shown:
-            if shown.is_sure or with_unsure_hits:
-                _print_shown(shown, comparison, console)
+        for finding in comparison.shown:
+            if finding.is_sure or with_unsure_hits:
+                _print_shown(finding, comparison, console)
                 any_printed = True
     for comparison in comparisons:
         for dimension, line in comparison.missing.items():
@@ -350,14 +350,14 @@ def _print_without_scores(comparisons: Sequence[Comparison], console: Console) -
         console.print()
 
 
-def _print_shown(shown: Shown, comparison: Comparison, console: Console) -> None:
+def _print_shown(finding: Shown, comparison: Comparison, console: Console) -> None:
     """Print hits, or a score on one side only, with the lowest messages of that side (of hits: now); none where it has no evaluation."""
-    console.print(escape(f"{comparison.target}: {shown}"))
-    side = comparison.baseline if shown.only_before else comparison.candidate
+    console.print(escape(f"{comparison.target}: {finding}"))
+    side = comparison.baseline if finding.only_before else comparison.candidate
     if side.evaluation_run is None:
         return
     already_shown: set[str] = set()
-    for message in lowest_messages(side.evaluation_run, shown.dimension, shown.proposition):
+    for message in lowest_messages(side.evaluation_run, finding.dimension, finding.proposition):
         print_example(message, console, skip=already_shown)
         already_shown |= {message.asked, message.text}
 

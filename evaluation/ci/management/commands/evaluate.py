@@ -20,7 +20,7 @@ from django.db import DatabaseError
 
 from agents.kit.commands import NOT_ENOUGH, CodedCommand, unusable, wrong
 from agents.kit.use_cases import add_options, read_options
-from agents.transcripts.importer import read_columns, read_speakers
+from agents.transcripts.importer import DAY_FIRST, MONTH_FIRST, read_columns, read_speakers
 from agents.transcripts.readers import FORMATS
 from agents.transcripts.records import OptionError
 from evaluation.change.measurement_files import UnreadableFile
@@ -85,6 +85,7 @@ class BuildRequest:
         transcripts: What the personas said, in a format of `FORMATS` or ``auto``.
         speakers: Of transcripts, the slug of the agent by the speaker's name or role.
         columns: Of transcripts, the column or key that holds a field.
+        dates: Of chat logs, how 01/02/2026 is read; empty = as the file suggests.
     """
 
     measured: AgentsRequest
@@ -95,6 +96,7 @@ class BuildRequest:
     transcript_format: str
     speakers: Mapping[str, str]
     columns: Mapping[str, str]
+    dates: str
     dry_run: bool
     json: bool
 
@@ -158,6 +160,7 @@ def read_request(options: Mapping[str, Any]) -> BuildRequest:
         transcript_format=options["format"],
         speakers=read_speakers(options["map"]),
         columns=read_columns(options["columns"]),
+        dates=options["dates"],
         dry_run=options["dry_run"],
         json=options["json"],
     )
@@ -175,7 +178,7 @@ def _check_combinations(options: Mapping[str, Any]) -> None:
         raise wrong("--personas needs --transcript FILE (what they said) or --simulate FILE (situations to simulate)")
     if options["transcript"] and options["situations"]:
         raise wrong("--transcript and --simulate: measure what was said, or simulate situations; not both at once")
-    for name in ("map", "columns"):
+    for name in ("map", "columns", "dates"):
         if options[name] and not options["transcript"]:
             raise wrong(f"--{name} is for --transcript")
     if options["by"] and options["baseline"]:
@@ -279,6 +282,8 @@ class Command(CodedCommand):
         fields = "which column of CSV or key of JSON Lines holds which field; repeatable"
         add("--columns", action="append", default=[], metavar="FIELD=COLUMN,…", help=fields)
         add("--format", default="auto", choices=["auto", *FORMATS], help="of the transcripts")
+        order = "chat logs: how 01/02/2026 is read; default: as the file suggests"
+        add("--dates", default="", choices=[DAY_FIRST, MONTH_FIRST], help=order)
         beside = "propositions, beside those of the settings (also with a database)"
         add("--propositions", type=Path, metavar="DIR", help=beside)
 
@@ -327,13 +332,16 @@ class Command(CodedCommand):
             stack.enter_context(with_propositions(propositions))
             if request.personas is not None:
                 stack.enter_context(private_database())
-                load_files(
+                warnings = load_files(
                     personas=request.personas,
                     transcripts=request.transcripts,
                     speakers=request.speakers,
                     format=request.transcript_format,
                     columns=request.columns,
+                    dates=request.dates,
                 )
+                for warning in warnings:
+                    self.stderr.write(f"Warning: {warning}")
             specs, broken = split_unusable(request.specs())
             about_examples = examples_line(specs)
             if about_examples:

@@ -58,17 +58,17 @@ class Command(CodedCommand):
         Raises:
             CommandError: There is no such proposition or agent, an option is wrong, or no message has a score (exit code 2).
         """
-        file_name, _, wanted = options["proposition"].rpartition(":")
+        file_name, _, proposition_id = options["proposition"].rpartition(":")
         try:
             file = load_file(Path(file_name))
             propositions = {proposition.id: proposition for proposition in (*file.propositions, *file.inactive)}
-            if wanted not in propositions:
-                raise unusable(f"{file_name} has no proposition {wanted!r}; it has: {', '.join(propositions)}")
+            if proposition_id not in propositions:
+                raise unusable(f"{file_name} has no proposition {proposition_id!r}; it has: {', '.join(propositions)}")
             agent = _find_agent(file, options["agent"])
             with Progress(console=console_for_bars(sys.stderr), transient=True) as bar:
                 task = bar.add_task("Judging", total=None)
                 trial = try_proposition(
-                    proposition=propositions[wanted],
+                    proposition=propositions[proposition_id],
                     agent=agent,
                     n=options["n"],
                     repeats=options["repeats"],
@@ -86,7 +86,9 @@ class Command(CodedCommand):
             show_trial(trial, self.stdout)
         if trial.mean is None:
             why = trial.reason or trial.hint
-            raise unanswered(f"no score for {wanted} on messages of {agent.slug}: {why or 'all are trivially true'}")
+            raise unanswered(
+                f"no score for {proposition_id} on messages of {agent.slug}: {why or 'all are trivially true'}"
+            )
 
 
 def _find_agent(file: LoadedFile, slug: str) -> Agent:

@@ -393,6 +393,25 @@ def test_what_nobody_imports_is_dropped_after_days_and_pruned(settings: Settings
     assert rule.rows(timezone.now() + timedelta(days=1)).count() == 2
 
 
+def test_the_preview_of_a_long_file_says_that_no_key_holds_times() -> None:
+    messages = [{"speaker": "Ada", "text": f"No {number}.", "stamp": number} for number in range(PREVIEWED + 1)]
+
+    job = uploaded(file("".join(json.dumps(message) + "\n" for message in messages)))
+
+    assert job.contents["complete"] is False
+    [warning] = job.contents["warnings"]
+    assert "not used: stamp" in warning
+
+
+def test_a_file_that_cannot_be_read_is_pruned_like_one_that_waits() -> None:
+    unreadable = uploaded(file('{"speaker": "Ada", "text"', "broken.jsonl"))
+    rule = next(rule for rule in prunings() if rule.tables[0] == "imports")
+
+    assert unreadable.status == "failed"
+    assert not rule.rows(timezone.now() - timedelta(days=1)).exists()
+    assert rule.rows(timezone.now() + timedelta(days=1)).get() == unreadable
+
+
 def test_a_person_who_is_forgotten_is_in_no_upload_either() -> None:
     name, text = "Marla Quint", "My boiler has leaked since the third of March."
     say(make_channel(), name, text)

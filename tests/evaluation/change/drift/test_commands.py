@@ -103,10 +103,11 @@ def test_pause_resume_fire_and_remove(ada: Agent) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("add", "x", "--every", "daily"), "every 'daily': allowed: minutes, hours, days or weeks"),
+        (("add", "x", "--every", "daily"), "--every 'daily': allowed: minutes, hours, days or weeks"),
         (("add", "x", "--agents", "nobody"), "no agent 'nobody'; agents: ada"),
-        (("add", "x", "--at", "25:00"), "at '25:00': allowed: a time of day such as 03:30"),
+        (("add", "x", "--at", "25:00"), "--at '25:00': allowed: a time of day such as 03:30"),
         (("add", "x", "--where", "build"), "write tag=value"),
+        (("add", "x", "--limit", "10"), "--limit: Ensure this value is less than or equal to 9"),
         (("add", "taken"), "There is a schedule of this name"),
         (("pause", "x"), "no schedule 'x'; schedules: taken"),
         (("add",), "name"),
