@@ -36,6 +36,7 @@ from agents.kit.text.fences import fence, indented, new_nonce, one_line, render_
 from agents.kit.text.patterns import Undecided, one_message
 from agents.personas.persona import cut_persona
 from evaluation.models import OUT_OF_REACH, RULE_JUDGE, STATISTIC, Method, is_heuristic
+from evaluation.propositions.preconditions import Target, known_preconditions
 from evaluation.propositions.schema import CHECKS, Proposition, Rule, check_rule, fill
 from evaluation.scorers.subjects import Context, Event, Window
 
@@ -384,6 +385,30 @@ def unscored(reason: str, **fields: Any) -> Verdict:
 def trivial(reason: str, **fields: Any) -> Verdict:
     """Return the verdict of a proposition that could not be false here (AC-6.0.15): stored as 9, not inverted, in no mean."""
     return Verdict(status="trivial", value=MAX_SCORE, reason=reason[:300], **fields)
+
+
+def verdict_by_precondition(
+    proposition: Proposition,
+    target: Target,
+    *,
+    additional: Mapping[str, Any] | None = None,
+    variables: Mapping[str, str] | None = None,
+) -> Verdict | None:
+    """Return the verdict of a proposition that is not to be judged: trivial where its precondition is false, unscored where that failed.
+
+    None where it is to be judged.
+
+    Args:
+        additional: The run's additional context. `variables`: the values of the claim's variables.
+    """
+    name = proposition.precondition
+    if name is None:
+        return None
+    try:
+        holds = known_preconditions()[name](target, additional or {}, variables or {})
+    except Exception as error:  # noqa: BLE001 (whatever a team's function raises)
+        return unscored(f"precondition {name} failed: {type(error).__name__}: {error}")
+    return None if holds else trivial(f"precondition {name} does not hold")
 
 
 def verdict_by_rule(rule: Rule, text: str, *, inverted: bool) -> Verdict:

@@ -18,6 +18,7 @@ from agents.kit.text.patterns import Undecided, check_phrase, find, find_all
 from agents.kit.text.reading import parse_text
 from agents.kit.text.tokens import has_emoji, split_sentences, tokenize
 from evaluation.dimensions import BY_ONE_MESSAGE, CHANNEL_DIMENSIONS, COUNTED, OF_PERSONA, TAKES_RULES, Dimension
+from evaluation.propositions.preconditions import known_preconditions
 
 
 def _checked_phrase(value: str) -> str:
@@ -242,26 +243,6 @@ def check_rule(rule: Rule, text: str) -> list[str]:
     return problems
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """The target of a precondition: the text under judgement and where it was said."""
-
-    text: str
-    channel_kind: str = ""
-    is_reply: bool = False
-
-
-Precondition = Callable[[Target, Mapping[str, object], Mapping[str, str]], bool]  # additional context, variables
-# By the name in proposition files: whether the proposition applies. Where it does not, it is trivially true (AC-6.0.15).
-PRECONDITIONS: dict[str, Precondition] = {
-    "is_reply": lambda target, context, variables: target.is_reply,  # to another message, in a thread
-    "in_direct_message": lambda target, context, variables: target.channel_kind == "dm",
-    "in_group": lambda target, context, variables: target.channel_kind != "dm",  # more than two can read it
-    "asks_something": lambda target, context, variables: any(mark in target.text for mark in "?？؟"),
-    "has_ten_words": lambda target, context, variables: len(tokenize(target.text)) >= 10,
-}
-
-
 if TYPE_CHECKING:
     DimensionId = str
 else:
@@ -286,8 +267,9 @@ def _known_variables(text: str) -> str:
 
 def _known_precondition(name: str) -> str:
     """Refuse a precondition that is not registered."""
-    if name not in PRECONDITIONS:
-        raise ValueError(f"unknown precondition {name!r}; allowed: {', '.join(sorted(PRECONDITIONS))}")
+    known = known_preconditions()
+    if name not in known:
+        raise ValueError(f"unknown precondition {name!r}; allowed: {', '.join(sorted(known))}")
     return name
 
 

@@ -34,13 +34,14 @@ from evaluation.judge.questions import (
     Verdict,
     ask_all,
     by_method,
-    trivial,
     unscored,
+    verdict_by_precondition,
     verdict_by_rule,
 )
 from evaluation.models import EvaluationRun, EvaluationScore, PatternTimeout
 from evaluation.propositions.files import LoadedFile
-from evaluation.propositions.schema import PRECONDITIONS, Proposition, Target, fill, propositions_digest
+from evaluation.propositions.preconditions import Target
+from evaluation.propositions.schema import Proposition, fill, propositions_digest
 from evaluation.runs.ideas import count_ideas
 from evaluation.runs.planning import propositions_asked, subject_of
 from evaluation.runs.summary import FAILURES
@@ -207,14 +208,13 @@ def settle(
         return unscored("a message of the pair was deleted before it was judged")
     if message is None:  # a window needs the judge
         return None
-    if proposition.precondition:
-        target = Target(message.text, message.channel.kind, message.parent_id is not None)
-        holds = PRECONDITIONS[proposition.precondition]
-        if not holds(target, additional or {}, variables_in(subject, message)):
-            return trivial(f"precondition {proposition.precondition} does not hold")
-    if proposition.rule:
+    target = Target(message.text, message.channel.kind, message.parent_id is not None)
+    verdict = verdict_by_precondition(
+        proposition, target, additional=additional, variables=variables_in(subject, message)
+    )
+    if verdict is None and proposition.rule:
         return verdict_by_rule(proposition.rule, message.text, inverted=proposition.inverted)
-    return None
+    return verdict
 
 
 def variables_in(subject: Subject | ChannelSubject, message: Message) -> dict[str, str]:

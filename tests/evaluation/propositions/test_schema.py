@@ -12,11 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from evaluation.propositions.preconditions import PRECONDITIONS, Target
 from evaluation.propositions.schema import (
-    PRECONDITIONS,
     Proposition,
     PropositionFile,
-    Target,
     fill,
     prompts_digest,
     propositions_digest,
