@@ -30,7 +30,7 @@ from tests.correction.gating import (
     statements,
     team_file,
 )
-from tests.evaluation.judging import prompt_of, tail_of
+from tests.evaluation.judging import answers, prompt_of, tail_of
 from tests.factories import make_agent, say
 from tests.llm_server import LLMServer
 from tests.tracing import Caught, tree
@@ -68,6 +68,26 @@ def test_hard_adherence_takes_off_for_flaws(llm_server: LLMServer) -> None:
     flawed = {"evidence": "present", "reasoning": "r", "justification": "j", "flaws": ["a", "b"], "value": 9}
     llm_server.respond = lambda body: {"json": {**flawed, "confidence": 0.5}}
     assert scores_of(check(ACTION, "adherence", hard=True).log(attempt=1).results) == {"adherence": 5}
+
+
+@pytest.mark.parametrize("rules", [True, False])
+def test_the_judge_is_not_asked_a_claim_whose_precondition_the_draft_does_not_meet_ac_6_0_15(
+    llm_server: LLMServer, settings: Settings, tmp_path: Path, rules: bool
+) -> None:
+    settings.PROPOSITION_DIRS = [tmp_path]
+    team_file(settings, tmp_path, "adherence/ada.action.yaml", "precondition: asks_something", level="action")
+    agent, channel = gated("adherence", gate_rules_enabled=rules)
+    llm_server.respond = answers(lambda claim: 0 if "keeps it short" in claim else 8)
+
+    assert send(agent, channel, "I filed it.").outcome == "passed"
+    assert not send(agent, channel, "Did I file it?").committed
+
+    asked = [tail_of(body) for body in llm_server.bodies]
+    assert ["keeps it short" in text for text in asked] == [False, True]
+    of_statement = logs()[0]
+    assert scores(of_statement) == {"adherence": 8}
+    statuses = {part["id"]: part["status"] for part in of_statement.dimension_results.get().parts}
+    assert statuses == {"action-adherence": "scored", "ada-own": "trivial"}
 
 
 def test_a_judge_s_four_fields_alone_decide_about_a_draft_ac_6_0_6(llm_server: LLMServer) -> None:
