@@ -397,7 +397,9 @@ class PropositionFile(BaseModel):
     agent_id: str | None = Field(
         None, description="the agent's slug (environment: the channel's); left out or _default: of every one"
     )
-    include_personas: bool = Field(True, description="whether the judge sees the persona")
+    include_personas: bool | None = Field(
+        None, description="whether the judge sees the persona; default true in adherence, false in the others"
+    )
     target_type: Literal["agent", "environment"] = Field("agent", description="environment = a whole channel")
     level: Literal["evaluation", "action"] = Field(
         "evaluation", description="action = judged on a draft before it is sent"
@@ -587,7 +589,9 @@ def resolve(spec: PropositionSpec, file: PropositionFile, source: str, *, for_al
         weight=spec.weight,
         inverted=spec.inverted,
         hard=spec.hard,
-        include_personas=first_given(spec.include_personas, file.include_personas, True),
+        include_personas=first_given(
+            spec.include_personas, file.include_personas, Dimension(file.dimension).kind.shows_persona
+        ),
         target_type=file.target_type,
         first_n=first_given(spec.first_n, file.first_n, default_first_n),
         last_n=first_given(spec.last_n, file.last_n, default_last_n),
