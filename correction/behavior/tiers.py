@@ -15,6 +15,7 @@ from typing import Any, Literal, get_args
 
 import sentry_sdk
 from django.conf import settings
+from django.contrib.auth.models import User
 from django.db.models import Q
 from pydantic import BaseModel, Field
 
@@ -25,9 +26,18 @@ from agents.kit.text.fences import fence, indented, new_nonce, one_line, render_
 from agents.models import Agent, Message
 from agents.personas.persona import TraitLike, TraitValue
 from correction.behavior.own_words import OwnWords, own_words
-from correction.behavior.policy import Decision, Requester, count_traits_made, decide, requester_of, why_not_heard
+from correction.behavior.policy import (
+    Decision,
+    Requester,
+    count_applied_today,
+    count_traits_made,
+    decide,
+    requester_of,
+    why_not_heard,
+)
+from correction.behavior.scope import PERSONA_KEY, scope_for, traits_in, user_key
 from correction.behavior.trait_change import UNSURE, MapAnswer, Operation, as_value, read_map
-from correction.config.settings import ResolvedConfig
+from correction.config.settings import ResolvedConfig, Scope
 
 Tier = Literal["gate", "extract", "map"]
 TIERS: tuple[Tier, ...] = get_args(Tier)
@@ -493,8 +503,7 @@ def try_text(
     agent: Agent,
     config: ResolvedConfig,
     requester: Requester,
-    scope: str,
-    applied_today: int = 0,
+    writer: User | None = None,
     context: Sequence[str] = (),
     model: str = "",
 ) -> Trial:
@@ -502,15 +511,17 @@ def try_text(
 
     Args:
         requester: Who would write it.
-        scope: Where it would hold (`scope.scope_for`); only shown in the result.
-        applied_today: How many requests were applied to the agent automatically today.
+        writer: Their account, on which depends where it would hold; None: a person without one, who asks for the first time.
         context: What was said before it, oldest first, as ``name: text``; the last four count.
         model: Empty: the configured judge.
 
     Returns:
         Without decision and trait where the map tier was not asked, or a call failed (`failure`).
     """
-    subject = subject_of(agent)
+    scope = scope_for(writer, config)
+    key = user_key(writer.pk) if writer is not None and scope == Scope.PERSON else PERSONA_KEY
+    is_first = scope != Scope.PERSONA and key == PERSONA_KEY  # in a channel, or of a person, that is not known
+    subject = subject_of(agent, traits_in(agent, key))
     words = own_words(text)
     context = context[-MOST_EARLIER:]
     detection = detect(words, subject, context=context, model=model)
@@ -542,8 +553,8 @@ def try_text(
         text=text,
         requester=requester,
         config=config,
-        applied_today=applied_today,
-        made=count_traits_made(agent.pk),
+        applied_today=0 if is_first else count_applied_today(agent.pk, key),
+        made=0 if is_first else count_traits_made(agent.pk, key),
         context=context,
     )
     return trial
