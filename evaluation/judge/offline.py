@@ -14,13 +14,19 @@ from math import exp
 from typing import Any
 
 from agents.kit.llm.requests import InvalidAnswer, LLMRequest
-from agents.kit.text.fences import MAX_EVENT_CHARACTERS
 from agents.kit.text.ngrams import AMONG, comparable_ngrams, extract_ngrams, repeated_ngrams, typical_recurrence
 from agents.kit.text.patterns import Undecided, find_all, one_message
 from agents.kit.text.tokens import tokenize
 from agents.models import Agent
 from evaluation.dimensions import TAKES_RULES
-from evaluation.judge.questions import Verdict, judged, parse_answers, verdict_by_precondition, verdict_by_rule
+from evaluation.judge.questions import (
+    LONGEST_JUDGED,
+    Verdict,
+    judged,
+    parse_answers,
+    verdict_by_precondition,
+    verdict_by_rule,
+)
 from evaluation.propositions.files import LoadedFile, load_all, propositions_for
 from evaluation.propositions.preconditions import Target
 from evaluation.propositions.schema import Cues, Proposition, Rule, check_rule, rule_while_growing
@@ -307,8 +313,8 @@ def check_draft(
 
     Args:
         agent_slug: Whose propositions; those of every agent count, too.
-        text: The draft. Rules look at all of it, but regular expressions at its first 20,000 characters; cues at its first 4,000,
-            which is what a judge reads of a message.
+        text: The draft. Rules look at all of it, but regular expressions at its first 20,000 characters; cues at as many, which is
+            what a judge reads of a message.
         channel_kind: Where it will be said, for preconditions.
         is_reply: Whether it answers a message in a thread, for preconditions.
         cues: Whether to look for the cues of judged claims as well, as the offline judge does.
@@ -335,7 +341,7 @@ def check_draft(
         if rule is not None:
             check = partial(verdict_by_rule, rule, text, inverted=proposition.inverted)
         elif cues and level == "evaluation" and proposition.cues is not None:
-            check = partial(_by_cues, proposition, proposition.cues, text[:MAX_EVENT_CHARACTERS])
+            check = partial(_by_cues, proposition, proposition.cues, text[:LONGEST_JUDGED])
         else:
             continue
         verdict = verdict_by_precondition(proposition, target, variables=variables) or check()

@@ -254,6 +254,15 @@ def test_a_hostile_draft_changes_no_judges_structure(llm_server: LLMServer, text
         assert "\u202e" not in prompt_of(body)
 
 
+def test_what_breaks_the_persona_at_the_end_of_a_long_draft_is_seen(llm_server: LLMServer) -> None:
+    llm_server.respond = judge(lambda dimension, draft: 1 if "As an AI" in draft else 8)
+    agent, channel = gated("adherence")
+
+    result = send(agent, channel, "I counted another drawer. " * 300 + "As an AI I cannot count.")
+
+    assert not result.committed
+
+
 def test_a_hostile_draft_is_said_as_it_is(llm_server: LLMServer) -> None:
     agent, channel = gated("fluency")
     llm_server.respond = judge(GOOD)
