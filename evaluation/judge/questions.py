@@ -49,9 +49,7 @@ from evaluation.propositions.schema import CHECKS, Proposition, Rule, check_rule
 from evaluation.scorers.subjects import Context, Event, Window
 
 LONGEST_NAME = 200  # characters
-LONGEST_JUDGED = (
-    20_000  # characters of the one message judged, as of a regular expression; one shown as context is cut sooner
-)
+LONGEST_JUDGED = 20_000  # characters of a message that is judged; one shown as context is cut sooner
 
 
 @lru_cache(maxsize=2048)  # shown in the prompts of a whole channel, and of the estimate before
@@ -258,7 +256,7 @@ def user_turn(
             action = f"{render('growing')}\n\n{action}"
     pair: list[str] = []  # stays empty where no pair is judged
     for window, moment in zip(context.pair or (), MOMENTS, strict=False):
-        pair.append(render_trajectory(window, nonce=nonce, marker=moment))
+        pair.append(render_trajectory(window, nonce=nonce, marker=moment, longest=LONGEST_JUDGED))
     claims_text = render(
         "claims",
         name=name,

@@ -88,6 +88,16 @@ def test_the_judge_compares_two_messages_and_never_sees_the_persona_ac_6_2_4(llm
     assert len(claims_of(body)) == 4
 
 
+def test_both_messages_of_a_pair_are_read_to_their_ends_ac_6_2_4(llm_server: LLMServer, one_claim: object) -> None:
+    ada = make_agent("ada")
+    before_and_now(ada, ["On and on. " * 500 + "Yours, Ada."], ["And so on. " * 500 + "lol bye"])
+
+    consistency(ada)
+
+    (body,) = llm_server.bodies
+    assert all(end in prompt_of(body) for end in ("Yours, Ada.", "lol bye"))
+
+
 def test_the_score_is_the_mean_over_pairs_and_each_pair_is_stored_ac_6_2_5_ac_6_2_7(
     llm_server: LLMServer, one_claim: object
 ) -> None:
