@@ -51,7 +51,7 @@ from evaluation.propositions.files import (
 )
 from evaluation.propositions.preconditions import Target
 from evaluation.propositions.schema import Proposition, fill
-from evaluation.scorers.subjects import Context, Event, Window, cut_window, event_of, read_ends
+from evaluation.scorers.subjects import Context, Event, Window, cut_window, event_of, manners_of, read_ends
 
 DimensionStatus = Literal["scored", "trivial", "unscored", "timeout", "overload", "error", "budget"]
 BUDGET_USED_UP = "the agent's budget for today is used up"
@@ -944,8 +944,11 @@ def action_of_draft(turn: Turn, draft: Draft, propositions: DraftPropositions) -
 
 
 def action_of_message(message: Message, agent: Agent, propositions: DraftPropositions) -> Action:
-    """Read a message that was sent already, with what stood before it and the persona version it was spoken with."""
-    return _read_action(
+    """Read a message that was sent already, with what stood before it and the persona version it was spoken with.
+
+    The persona, where one is shown, is followed by what people had asked for there.
+    """
+    action = _read_action(
         text=message.text,
         agent=agent,
         channel=message.channel,
@@ -954,6 +957,8 @@ def action_of_message(message: Message, agent: Agent, propositions: DraftProposi
         propositions=propositions,
         before_position=message.position,
     )
+    manner = manners_of(agent)(message) if action.persona is not None else ""
+    return replace(action, persona=f"{action.persona}\n\n{manner}") if manner else action
 
 
 def _read_action(

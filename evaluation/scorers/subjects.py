@@ -15,8 +15,9 @@ from django.db import models
 from django.db.models import Count, F, Max, Q, QuerySet, TextField
 from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast, RowNumber
+from django.utils.module_loading import import_string
 
-from agents.kit.capability import declared_list
+from agents.kit.capability import declared_list, declared_one
 from agents.kit.text.fences import one_line
 from agents.kit.text.wording import day_text
 from agents.models import Agent, Channel, Message
@@ -507,6 +508,13 @@ class Subject:
     _beginnings: dict[tuple[object, ...], ChannelBeginning] = field(default_factory=dict)
     _windows: dict[tuple[object, ...], Window] = field(default_factory=dict)
     _halves: Halves | None = None
+    _manner: Callable[[Message], str] | None = None
+
+    def persona_in(self, message: Message) -> str:
+        """Return the persona, followed by what people had asked of the agent where the message was said."""
+        if self._manner is None:
+            self._manner = manners_of(self.agent)
+        return "\n\n".join(part for part in (self.persona, self._manner(message)) if part)
 
     def messages(self) -> QuerySet[Message]:
         """Return what the agent said in the window, oldest first."""
@@ -722,6 +730,18 @@ class Subject:
 
     def event(self, message: Message | PlainMessage) -> Event:
         return event_of(self.agent, message)
+
+
+def manners_of(agent: Agent) -> Callable[[Message], str]:
+    """Return a function of a message of the agent: what people had asked of it there, as its prompt said it; empty for nothing.
+
+    An app above may know that (`manners_of` in its `apps.py`).
+    """
+    path = declared_one("manners_of")
+    if not path:
+        return lambda message: ""
+    manner: Callable[[Message], str] = import_string(path)(agent)
+    return manner
 
 
 def event_of(agent: Agent, message: Message | PlainMessage) -> Event:
