@@ -20,7 +20,7 @@ class Coverage(BaseModel):
 
     Attributes:
         failed: Could have been judged and was not: timeout, rate limit, refusal, malformed reply, never asked. `example` says why.
-        not_evaluable: Nothing to judge: one message, no history, an empty text.
+        not_evaluable: Nothing to judge: one message, no history, an empty text. `why_not` says why.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -31,6 +31,7 @@ class Coverage(BaseModel):
     needs_llm_judge: int = 0
     not_evaluable: int = 0
     example: str = Field("", exclude=True)
+    why_not: str = Field("", exclude=True)
 
     @property
     def judgeable(self) -> int:
@@ -48,7 +49,7 @@ class Coverage(BaseModel):
 
     def __add__(self, other: Coverage) -> Coverage:
         summed = {name: count + getattr(other, name) for name, count in self.model_dump().items()}
-        return Coverage(**summed, example=self.example or other.example)
+        return Coverage(**summed, example=self.example or other.example, why_not=self.why_not or other.why_not)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,5 +140,5 @@ class AgentResult:
         if coverage.needs_llm_judge:
             return counted(coverage.needs_llm_judge, "proposition needs an LLM judge", "propositions need an LLM judge")
         if coverage.not_evaluable:
-            return f"{counted(coverage.not_evaluable, 'judgement')} not evaluable"
+            return coverage.why_not or f"{counted(coverage.not_evaluable, 'judgement')} not evaluable"
         return self.run.error or "nothing to judge"
