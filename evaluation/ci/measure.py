@@ -252,4 +252,4 @@ def _coverage_of_row(row: Mapping[str, Any]) -> Coverage:
         return Coverage(needs_llm_judge=count)
     if row["judge"]:
         return Coverage(failed=count, example=row["reason"] or "not asked")
-    return Coverage(not_evaluable=count, why_not=row["reason"])
+    return Coverage(not_evaluable=count)

@@ -20,7 +20,7 @@ class Coverage(BaseModel):
 
     Attributes:
         failed: Could have been judged and was not: timeout, rate limit, refusal, malformed reply, never asked. `example` says why.
-        not_evaluable: Nothing to judge: one message, no history, an empty text. `why_not` says why.
+        not_evaluable: Nothing to judge: one message, no history, an empty text.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -31,7 +31,6 @@ class Coverage(BaseModel):
     needs_llm_judge: int = 0
     not_evaluable: int = 0
     example: str = Field("", exclude=True)
-    why_not: str = Field("", exclude=True)
 
     @property
     def judgeable(self) -> int:
@@ -49,7 +48,7 @@ class Coverage(BaseModel):
 
     def __add__(self, other: Coverage) -> Coverage:
         summed = {name: count + getattr(other, name) for name, count in self.model_dump().items()}
-        return Coverage(**summed, example=self.example or other.example, why_not=self.why_not or other.why_not)
+        return Coverage(**summed, example=self.example or other.example)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,5 +139,6 @@ class AgentResult:
         if coverage.needs_llm_judge:
             return counted(coverage.needs_llm_judge, "proposition needs an LLM judge", "propositions need an LLM judge")
         if coverage.not_evaluable:
-            return coverage.why_not or f"{counted(coverage.not_evaluable, 'judgement')} not evaluable"
+            why = summary.not_evaluable if summary is not None else ""
+            return why or f"{counted(coverage.not_evaluable, 'judgement')} not evaluable"
         return self.run.error or "nothing to judge"
