@@ -229,7 +229,7 @@ def manners_of(agent: Agent) -> Callable[[Message], str]:
 
 def _manner_in(rows: Sequence[BehaviorRequest], message: Message) -> str:
     """Return what these requests made of the agent's manner in a message, of those that held when it was said."""
-    held = [row for row in rows if _held_at(row, message.created_at)]
+    held = [row for row in rows if _held_at(row, message.sent_at or message.created_at)]
     in_channel = [row for row in held if row.scope_key == f"channel:{message.channel_id}"]
     for_person = [row for row in held if row.scope_key.startswith(PERSON_KINDS)]
     if for_person:
