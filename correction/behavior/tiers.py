@@ -68,25 +68,34 @@ GATE_WITHOUT_WORDS = {
 }
 
 
-def _schema(**properties: Any) -> dict[str, Any]:
-    required = [] if "is_new" in properties else list(properties)  # an empty map says that nothing is to be changed
-    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+def _schema(properties: Mapping[str, Any], *, may_be_empty: bool = False) -> dict[str, Any]:
+    required = [] if may_be_empty else list(properties)
+    return {"type": "object", "properties": dict(properties), "required": required, "additionalProperties": False}
 
 
 _TEXT, _BOOLEAN = {"type": "string"}, {"type": "boolean"}
 SCHEMAS: Mapping[str, dict[str, Any]] = {
-    "gate": _schema(has_request=_BOOLEAN, confidence={"type": "string", "enum": list(CONFIDENCES)}, reason=_TEXT),
-    "extract": _schema(**dict.fromkeys(EXTRACT_FIELDS, _TEXT)),
+    "gate": _schema(
+        {
+            "has_request": _BOOLEAN,
+            "confidence": {"type": "string", "enum": list(CONFIDENCES)},
+            "reason": _TEXT,
+        }
+    ),
+    "extract": _schema(dict.fromkeys(EXTRACT_FIELDS, _TEXT)),
     "map": _schema(
-        name=_TEXT,
-        description=_TEXT,
-        sentiment={"type": "number", "enum": [round(step / 10 - 1, 1) for step in range(21)]},
-        strength={"type": "number", "enum": [round(step / 20, 2) for step in range(21)]},
-        is_new=_BOOLEAN,
-        replaces_trait={"anyOf": [_TEXT, {"type": "null"}]},
-        contradicts_persona=_BOOLEAN,
-        contradiction=_TEXT,
-        touches={"type": "array", "items": _TEXT},
+        {
+            "name": _TEXT,
+            "description": _TEXT,
+            "sentiment": {"type": "number", "enum": [round(step / 10 - 1, 1) for step in range(21)]},
+            "strength": {"type": "number", "enum": [round(step / 20, 2) for step in range(21)]},
+            "is_new": _BOOLEAN,
+            "replaces_trait": {"anyOf": [_TEXT, {"type": "null"}]},
+            "contradicts_persona": _BOOLEAN,
+            "contradiction": _TEXT,
+            "touches": {"type": "array", "items": _TEXT},
+        },
+        may_be_empty=True,  # where nothing is to be changed
     ),
 }
 EXAMPLES: Mapping[str, dict[str, Any]] = {
@@ -140,9 +149,8 @@ def read_extract(data: Any) -> dict[str, Any]:
         InvalidAnswer: It is no object, or has fields but no name as text or null.
     """
     fields = _object_fields(data)
-    if fields and not isinstance(
-        fields.get("behavior_name", 0), str | None
-    ):  # 0: a missing name is refused, null is not
+    is_null = "behavior_name" in fields and fields["behavior_name"] is None
+    if fields and not is_null and not isinstance(fields.get("behavior_name"), str):
         raise InvalidAnswer(f"behavior_name: expected a text, got {fields.get('behavior_name', 'none')!r:.40}")
     return {name: _one_line_text(fields.get(name)) for name in EXTRACT_FIELDS}
 
