@@ -33,6 +33,7 @@ from evaluation.judge.questions import (
     MALFORMED,
     MAX_PER_CALL,
     MAX_SCORE,
+    PRECONDITION_FAILED,
     Question,
     Verdict,
     build_request,
@@ -207,13 +208,15 @@ def _status_of_call(reply: Reply, verdict: Verdict) -> DimensionStatus | None:
 def result_of_verdict(proposition: Proposition, verdict: Verdict, *, about: str = "") -> PropositionResult:
     """Return a verdict on a proposition as its result; without a score where the verdict has no value (not judged).
 
+    A precondition that failed is an error, as a failed call is.
+
     Args:
         about: What the rule or cue stands for, in words; empty where the reasoning says enough.
     """
     return PropositionResult(
         id=proposition.id,
         judge=verdict.judge,
-        status=verdict.status,
+        status="error" if verdict.cause == PRECONDITION_FAILED else verdict.status,
         score=None if verdict.value is None else float(verdict.value),
         weight=proposition.weight,
         about=about,

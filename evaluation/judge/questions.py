@@ -283,6 +283,7 @@ def _judged_message(event: Event, context: Context, nonce: str) -> str:
 MIN_SCORE = 0
 MAX_SCORE = 9
 MALFORMED = "malformed"
+PRECONDITION_FAILED = "precondition"  # a team's function raised
 CONFIDENCES = [round(tenths / 10, 1) for tenths in range(11)]
 _SCORE_SCHEMA: dict[str, Any] = {"type": "integer", "enum": list(range(MIN_SCORE, MAX_SCORE + 1))}
 
@@ -370,7 +371,8 @@ class Verdict:
         confidence: 0 to 1, the judge's own; None when it gave no usable one.
         recommendations: Advice for a low score: the proposition's, else the judge's (AC-6.0.14).
         first_value: The value before the judge was asked whether it is sure (AC-6.0.11); None when it was asked once.
-        cause: Why it is unscored: the status of a call that failed, ``malformed``, `OUT_OF_REACH` (of this judge), or empty.
+        cause: Why it is unscored: the status of a call that failed, ``malformed``, `PRECONDITION_FAILED`, `OUT_OF_REACH` (of this
+            judge), or empty.
         judge: ``rule``, or the model asked. `served_model`: the one that answered; `STATISTIC` where an offline judge computed
             it. `call`: its ledger row.
     """
@@ -422,7 +424,7 @@ def verdict_by_precondition(
     try:
         holds = known_preconditions()[name](target, additional or {}, variables or {})
     except Exception as error:  # noqa: BLE001 (whatever a team's function raises)
-        return unscored(f"precondition {name} failed: {type(error).__name__}: {error}")
+        return unscored(f"precondition {name} failed: {type(error).__name__}: {error}", cause=PRECONDITION_FAILED)
     return None if holds else trivial(f"precondition {name} does not hold")
 
 

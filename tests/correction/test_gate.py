@@ -90,6 +90,20 @@ def test_the_judge_is_not_asked_a_claim_whose_precondition_the_draft_does_not_me
     assert statuses == {"action-adherence": "scored", "ada-own": "trivial"}
 
 
+def test_a_draft_passes_visibly_where_a_team_s_precondition_fails(
+    llm_server: LLMServer, settings: Settings, tmp_path: Path
+) -> None:
+    settings.PROPOSITION_DIRS = [tmp_path]
+    settings.PROPOSITION_PRECONDITIONS = ["tests.evaluation.own_preconditions.fails"]
+    team_file(settings, tmp_path, "adherence/ada.action.yaml", "precondition: fails", level="action")
+    llm_server.respond = answers(lambda claim: 8)
+
+    result = send(*gated("adherence"), "I filed it.")
+
+    assert (result.committed, result.outcome) == (True, "error_passed")
+    assert "precondition fails failed: KeyError" in logs()[0].dimension_results.get().reason
+
+
 def test_a_judge_s_four_fields_alone_decide_about_a_draft_ac_6_0_6(llm_server: LLMServer) -> None:
     agent, channel = gated("adherence")
     llm_server.respond = lambda body: {"json": {"reasoning": "r", "justification": "j", "value": 2, "confidence": 0.5}}

@@ -15,6 +15,7 @@ from pytest_django import Settings
 from agents.models import Agent
 from evaluation.change.evidence import get_baseline
 from evaluation.change.models import Baseline
+from evaluation.ci.measure import coverage_of
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.execute import capture
 from evaluation.runs.planning import RunSpec
@@ -160,6 +161,7 @@ def test_a_team_s_precondition_that_fails_leaves_its_claim_unscored_and_says_why
     assert run.status == "completed"
     assert (rows()["voice"].status, rows()["busy"].status) == ("scored", "unscored")
     assert rows()["busy"].reason == "precondition fails failed: KeyError: 'the till'"
+    assert coverage_of(run)["adherence"].failed == 1, "it is not what could not be evaluated"
 
 
 @pytest.mark.parametrize(
