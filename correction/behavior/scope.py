@@ -219,34 +219,30 @@ def prepare(turn: Turn) -> None:
 def manners_of(agent: Agent) -> Callable[[Message], str]:
     """Return a function of a message of the agent: what had been asked for in its channel, or by whom it answers, as a prompt says it.
 
-    It returns an empty text where nothing had. One query now, and one for each message where something held towards one person.
+    It returns an empty text where nothing had. One query, and two for each message where the agent has any such request.
     """
     ever_applied = [BehaviorRequest.Status.APPLIED, BehaviorRequest.Status.REVERTED]
-    rows = BehaviorRequest.objects.filter(agent=agent, status__in=ever_applied).exclude(scope_key=PERSONA_KEY)
-    rows = rows.order_by("applied_at", "pk").only(*_COLUMNS_SHOWN, "reverted_at")
-    return partial(_manner_in, list(rows))
+    requests = BehaviorRequest.objects.filter(agent=agent, status__in=ever_applied).exclude(scope_key=PERSONA_KEY)
+    if not requests.exists():
+        return lambda message: ""
+    return partial(_manner_in, requests)
 
 
-def _manner_in(rows: Sequence[BehaviorRequest], message: Message) -> str:
+def _manner_in(requests: QuerySet[BehaviorRequest], message: Message) -> str:
     """Return what these requests made of the agent's manner in a message, of those that held when it was said."""
-    held = [row for row in rows if _held_at(row, message.sent_at or message.created_at)]
-    in_channel = [row for row in held if row.scope_key == f"channel:{message.channel_id}"]
-    for_person = [row for row in held if row.scope_key.startswith(PERSON_KINDS)]
-    if for_person:
-        person = _key_of_answered(message)
-        for_person = [row for row in for_person if row.scope_key == person]
+    said_at = message.sent_at or message.created_at
+    channel_key = f"channel:{message.channel_id}"
+    keys = [channel_key, _key_of_answered(message)]
+    held = requests.filter(scope_key__in=keys, applied_at__lte=said_at).exclude(reverted_at__lte=said_at)
+    rows = list(held.order_by("applied_at", "pk").only(*_COLUMNS_SHOWN))
+    in_channel = [row for row in rows if row.scope_key == channel_key]
+    for_person = [row for row in rows if row.scope_key != channel_key]
     manners = []
     if in_channel:
         manners.append(_render_manner(_traits_shown(in_channel), is_for_person=False))
     if for_person:
         manners.append(_render_manner(_traits_shown(for_person), is_for_person=True))
     return "\n\n".join(manners)
-
-
-def _held_at(request: BehaviorRequest, moment: datetime) -> bool:
-    """Return whether a request that was applied, and perhaps reverted since, held at this moment."""
-    was_applied = request.applied_at is not None and request.applied_at <= moment
-    return was_applied and (request.reverted_at is None or request.reverted_at > moment)
 
 
 def _key_of_answered(message: Message) -> str:
