@@ -21,6 +21,18 @@ def proposition_files_are_valid(app_configs: Any, **kwargs: Any) -> Sequence[Che
 
 
 @register("plumbline")
+def preconditions_can_be_used(app_configs: Any, **kwargs: Any) -> Sequence[CheckMessage]:
+    """evaluation.E001: a path of `PROPOSITION_PRECONDITIONS` cannot be used."""
+    from evaluation.propositions.preconditions import precondition_problems
+
+    hint = "Name functions as module.function, in modules that Python can import; docs/how-to/write-propositions.md has an example."
+    return [
+        Error(f"PROPOSITION_PRECONDITIONS: {path!r} cannot be used: {problem}.", hint=hint, id="evaluation.E001")
+        for path, problem in precondition_problems().items()
+    ]
+
+
+@register("plumbline")
 def budget_watcher_is_there(app_configs: Any, **kwargs: Any) -> Sequence[CheckMessage]:
     """evaluation.E002: what an app declares as `evaluation_budget` cannot be called."""
     path = declared_one("evaluation_budget")

@@ -298,8 +298,9 @@ def _print_why_no_score(console: Console, summaries: Sequence[RunSummary]) -> No
         if not summary.run.agent:
             continue
         for name, dimension in summary.dimensions.items():
-            if dimension.reason:
-                agents_by_reason.setdefault(f"{name}: {dimension.reason}", []).append(summary.run.agent.slug)
+            why = dimension.reason or dimension.not_evaluable
+            if why:
+                agents_by_reason.setdefault(f"{name}: {why}", []).append(summary.run.agent.slug)
     for reason, agents in agents_by_reason.items():
         console.print(f"no score: {escape(', '.join(agents))}: {escape(reason)}")
 

@@ -32,7 +32,7 @@ class Kind:
         counted: The result is a count, never averaged with scores of 0 to 9.
         takes_rules: Its propositions may have a rule and a precondition, which look at the text of one message.
         has_gate: The gate can judge drafts for it.
-        shows_persona: The judge usually sees the persona.
+        shows_persona: The judge sees the persona, unless a proposition file says otherwise.
         statistic: The statistic that the offline judge measures for it (`measure` in proposition files); empty when there is none.
     """
 

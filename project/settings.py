@@ -210,6 +210,8 @@ if _proposition_dirs is None and not PRODUCTION:
     (LOCAL_DIR / "propositions").mkdir(parents=True, exist_ok=True)
     _proposition_dirs = [LOCAL_DIR / "propositions"]  # so that what is drafted here is read here
 PROPOSITION_DIRS = [Path(path).expanduser() for path in _proposition_dirs or []]
+# Dotted paths of a team's functions that propositions may name as their precondition.
+PROPOSITION_PRECONDITIONS = env.list("PROPOSITION_PRECONDITIONS", default=[])
 NUDGE_DIRS = [Path(path).expanduser() for path in env.list("NUDGE_DIRS", default=[])]  # what interventions tell whom
 # Dotted paths of a team's functions: preconditions that rows may name, and functions that return an `InterventionBatch`.
 INTERVENTION_FUNCTIONS = env.list("INTERVENTION_FUNCTIONS", default=[])

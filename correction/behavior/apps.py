@@ -11,6 +11,7 @@ class BehaviorConfig(capability.Capability):
         "descriptions": "correction.behavior.description.work_one",
     }
     chores = {"correction.behavior.postponing.resume_paused": 60}
+    manners_of = "correction.behavior.scope.manners_of"  # what a judge of adherence is shown after the persona
     persona_change_origins = ["correction.behavior.applying.origins_of"]
     offline_responders = {
         "behavior_gate": "correction.behavior.offline.answer_gate",

@@ -10,8 +10,9 @@ or that answer that person, show it in a section of the prompt. Persona, version
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime
+from functools import partial
 
 from django.contrib.auth.models import User
 from django.db.models import Q, QuerySet
@@ -31,6 +32,7 @@ PERSONA_KEY = ""  # the key of the whole persona
 BY_ACCOUNT, BY_NAME = PERSON_KINDS = ("user:", "outsider:")  # how the keys of one person begin
 MOST_DIGITS = 18  # of a database key
 MOST_SHOWN = 40  # traits of a channel, and of a person, in a prompt: those changed last
+_COLUMNS_SHOWN = ("scope_key", "trait_name", "trait_before", "trait_after", "applied_at")
 
 
 def scope_for(user: User | None, config: ResolvedConfig) -> str:
@@ -214,20 +216,66 @@ def prepare(turn: Turn) -> None:
         _add_section(turn, "Manner towards the person you answer", for_person, is_for_person=True)
 
 
+def manners_of(agent: Agent) -> Callable[[Message], str]:
+    """Return a function of a message of the agent: what had been asked for in its channel, or by whom it answers, as a prompt says it.
+
+    It returns an empty text where nothing had. One query, and two for each message where the agent has any such request.
+    """
+    ever_applied = [BehaviorRequest.Status.APPLIED, BehaviorRequest.Status.REVERTED]
+    requests = BehaviorRequest.objects.filter(agent=agent, status__in=ever_applied).exclude(scope_key=PERSONA_KEY)
+    if not requests.exists():
+        return lambda message: ""
+    return partial(_manner_in, requests)
+
+
+def _manner_in(requests: QuerySet[BehaviorRequest], message: Message) -> str:
+    """Return what these requests made of the agent's manner in a message, of those that held when it was said."""
+    said_at = message.sent_at or message.created_at
+    channel_key = f"channel:{message.channel_id}"
+    keys = [channel_key, _key_of_answered(message)]
+    held = requests.filter(scope_key__in=keys, applied_at__lte=said_at).exclude(reverted_at__lte=said_at)
+    rows = list(held.order_by("applied_at", "pk").only(*_COLUMNS_SHOWN))
+    in_channel = [row for row in rows if row.scope_key == channel_key]
+    for_person = [row for row in rows if row.scope_key != channel_key]
+    manners = []
+    if in_channel:
+        manners.append(_render_manner(_traits_shown(in_channel), is_for_person=False))
+    if for_person:
+        manners.append(_render_manner(_traits_shown(for_person), is_for_person=True))
+    return "\n\n".join(manners)
+
+
+def _key_of_answered(message: Message) -> str:
+    """Return the scope of the person whom a message of an agent answers; empty where it answers none."""
+    if message.run_id is None:  # said elsewhere, and imported
+        return ""
+    answered = Message.objects.select_related("user").filter(triggered_runs=message.run_id).first()
+    if answered is None or answered.agent_id is not None:
+        return ""
+    return _key_of_person(answered)
+
+
 def _add_section(turn: Turn, heading: str, rows: Sequence[BehaviorRequest], *, is_for_person: bool) -> None:
     """Add the traits that these requests made to the prompt."""
-    traits = list(_with_changes({}, rows).values())[-MOST_SHOWN:]
-    lines = safe_and_cut("\n\n".join(trait_lines(traits)), 10**6)
-    turn.add_section(heading, render_prompt("behavior/scoped", person=is_for_person, traits=lines))
+    traits = _traits_shown(rows)
+    turn.add_section(heading, _render_manner(traits, is_for_person=is_for_person))
     turn.count(traits=len(traits))
+
+
+def _traits_shown(rows: Sequence[BehaviorRequest]) -> list[TraitValue]:
+    """Return the traits that these requests made, at most 40, those changed last."""
+    return list(_with_changes({}, rows).values())[-MOST_SHOWN:]
+
+
+def _render_manner(traits: Sequence[TraitValue], *, is_for_person: bool) -> str:
+    lines = safe_and_cut("\n\n".join(trait_lines(traits)), 10**6)
+    return render_prompt("behavior/scoped", person=is_for_person, traits=lines)
 
 
 def _applied_requests(agent: Agent | None, keys: Collection[str]) -> QuerySet[BehaviorRequest]:
     """Return the requests applied to the agent in these scopes, oldest first."""
     rows = BehaviorRequest.objects.filter(agent=agent, scope_key__in=keys, status=BehaviorRequest.Status.APPLIED)
-    return rows.order_by("applied_at", "pk").only(
-        "scope_key", "trait_name", "trait_before", "trait_after", "applied_at"
-    )
+    return rows.order_by("applied_at", "pk").only(*_COLUMNS_SHOWN)
 
 
 def _with_changes(traits: dict[str, TraitValue], rows: Iterable[BehaviorRequest]) -> dict[str, TraitValue]:

@@ -15,6 +15,7 @@ from typing import Any, Literal, get_args
 
 import sentry_sdk
 from django.conf import settings
+from django.contrib.auth.models import User
 from django.db.models import Q
 from pydantic import BaseModel, Field
 
@@ -25,9 +26,18 @@ from agents.kit.text.fences import fence, indented, new_nonce, one_line, render_
 from agents.models import Agent, Message
 from agents.personas.persona import TraitLike, TraitValue
 from correction.behavior.own_words import OwnWords, own_words
-from correction.behavior.policy import Decision, Requester, count_traits_made, decide, requester_of, why_not_heard
+from correction.behavior.policy import (
+    Decision,
+    Requester,
+    count_applied_today,
+    count_traits_made,
+    decide,
+    requester_of,
+    why_not_heard,
+)
+from correction.behavior.scope import PERSONA_KEY, scope_for, traits_in, user_key
 from correction.behavior.trait_change import UNSURE, MapAnswer, Operation, as_value, read_map
-from correction.config.settings import ResolvedConfig
+from correction.config.settings import ResolvedConfig, Scope
 
 Tier = Literal["gate", "extract", "map"]
 TIERS: tuple[Tier, ...] = get_args(Tier)
@@ -58,25 +68,34 @@ GATE_WITHOUT_WORDS = {
 }
 
 
-def _schema(**properties: Any) -> dict[str, Any]:
-    required = [] if "is_new" in properties else list(properties)  # an empty map says that nothing is to be changed
-    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+def _schema(properties: Mapping[str, Any], *, may_be_empty: bool = False) -> dict[str, Any]:
+    required = [] if may_be_empty else list(properties)
+    return {"type": "object", "properties": dict(properties), "required": required, "additionalProperties": False}
 
 
 _TEXT, _BOOLEAN = {"type": "string"}, {"type": "boolean"}
 SCHEMAS: Mapping[str, dict[str, Any]] = {
-    "gate": _schema(has_request=_BOOLEAN, confidence={"type": "string", "enum": list(CONFIDENCES)}, reason=_TEXT),
-    "extract": _schema(**dict.fromkeys(EXTRACT_FIELDS, _TEXT)),
+    "gate": _schema(
+        {
+            "has_request": _BOOLEAN,
+            "confidence": {"type": "string", "enum": list(CONFIDENCES)},
+            "reason": _TEXT,
+        }
+    ),
+    "extract": _schema(dict.fromkeys(EXTRACT_FIELDS, _TEXT)),
     "map": _schema(
-        name=_TEXT,
-        description=_TEXT,
-        sentiment={"type": "number", "enum": [round(step / 10 - 1, 1) for step in range(21)]},
-        strength={"type": "number", "enum": [round(step / 20, 2) for step in range(21)]},
-        is_new=_BOOLEAN,
-        replaces_trait={"anyOf": [_TEXT, {"type": "null"}]},
-        contradicts_persona=_BOOLEAN,
-        contradiction=_TEXT,
-        touches={"type": "array", "items": _TEXT},
+        {
+            "name": _TEXT,
+            "description": _TEXT,
+            "sentiment": {"type": "number", "enum": [round(step / 10 - 1, 1) for step in range(21)]},
+            "strength": {"type": "number", "enum": [round(step / 20, 2) for step in range(21)]},
+            "is_new": _BOOLEAN,
+            "replaces_trait": {"anyOf": [_TEXT, {"type": "null"}]},
+            "contradicts_persona": _BOOLEAN,
+            "contradiction": _TEXT,
+            "touches": {"type": "array", "items": _TEXT},
+        },
+        may_be_empty=True,  # where nothing is to be changed
     ),
 }
 EXAMPLES: Mapping[str, dict[str, Any]] = {
@@ -130,9 +149,8 @@ def read_extract(data: Any) -> dict[str, Any]:
         InvalidAnswer: It is no object, or has fields but no name as text or null.
     """
     fields = _object_fields(data)
-    if fields and not isinstance(
-        fields.get("behavior_name", 0), str | None
-    ):  # 0: a missing name is refused, null is not
+    is_null = "behavior_name" in fields and fields["behavior_name"] is None
+    if fields and not is_null and not isinstance(fields.get("behavior_name"), str):
         raise InvalidAnswer(f"behavior_name: expected a text, got {fields.get('behavior_name', 'none')!r:.40}")
     return {name: _one_line_text(fields.get(name)) for name in EXTRACT_FIELDS}
 
@@ -493,8 +511,7 @@ def try_text(
     agent: Agent,
     config: ResolvedConfig,
     requester: Requester,
-    scope: str,
-    applied_today: int = 0,
+    writer: User | None = None,
     context: Sequence[str] = (),
     model: str = "",
 ) -> Trial:
@@ -502,15 +519,17 @@ def try_text(
 
     Args:
         requester: Who would write it.
-        scope: Where it would hold (`scope.scope_for`); only shown in the result.
-        applied_today: How many requests were applied to the agent automatically today.
+        writer: Their account, on which depends where it would hold; None: a person without one, who asks for the first time.
         context: What was said before it, oldest first, as ``name: text``; the last four count.
         model: Empty: the configured judge.
 
     Returns:
         Without decision and trait where the map tier was not asked, or a call failed (`failure`).
     """
-    subject = subject_of(agent)
+    scope = scope_for(writer, config)
+    key = user_key(writer.pk) if writer is not None and scope == Scope.PERSON else PERSONA_KEY
+    is_first = scope != Scope.PERSONA and key == PERSONA_KEY  # in a channel, or of a person, that is not known
+    subject = subject_of(agent, traits_in(agent, key))
     words = own_words(text)
     context = context[-MOST_EARLIER:]
     detection = detect(words, subject, context=context, model=model)
@@ -542,8 +561,8 @@ def try_text(
         text=text,
         requester=requester,
         config=config,
-        applied_today=applied_today,
-        made=count_traits_made(agent.pk),
+        applied_today=0 if is_first else count_applied_today(agent.pk, key),
+        made=0 if is_first else count_traits_made(agent.pk, key),
         context=context,
     )
     return trial

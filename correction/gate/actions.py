@@ -8,9 +8,12 @@ from agents.models import Agent, Channel, Message, PersonaVersion
 from agents.personas.persona import TraitValue, render_persona
 from agents.turn.pipeline import Draft, Turn
 from correction.gate.plan import DraftPropositions
+from evaluation.judge.verdicts import Verdict, verdict_by_precondition
+from evaluation.propositions.preconditions import Target
+from evaluation.propositions.schema import Proposition
 from evaluation.scorers.context import Context, Event, Window, cut_window
 from evaluation.scorers.reading import read_ends
-from evaluation.scorers.subjects import event_of
+from evaluation.scorers.subjects import event_of, manners_of
 
 REQUESTS_STAGE = "behavior"  # its sections say what people asked for in this channel
 
@@ -57,6 +60,11 @@ class Action:
             channel_name=self.channel_name,
         )
 
+    def without_judge(self, proposition: Proposition) -> Verdict | None:
+        """Return the verdict where the proposition's precondition decides; None where the judge is to be asked."""
+        target = Target(text=self.text, channel_kind=self.channel_kind, is_reply=self.is_reply)
+        return verdict_by_precondition(proposition, target, variables=self.context(0, 0).variables())
+
     def _window(self, first_n: int, last_n: int) -> Window:
         """Return the events that the judge is shown, and how many are left out between them."""
         if not self.omitted:  # `events` are all there were
@@ -90,8 +98,11 @@ def action_of_draft(turn: Turn, draft: Draft, propositions: DraftPropositions) -
 
 
 def action_of_message(message: Message, agent: Agent, propositions: DraftPropositions) -> Action:
-    """Read a message that was sent already, with what stood before it and the persona version it was spoken with."""
-    return _read_action(
+    """Read a message that was sent already, with what stood before it and the persona version it was spoken with.
+
+    The persona, where one is shown, is followed by what people had asked for there.
+    """
+    action = _read_action(
         text=message.text,
         agent=agent,
         channel=message.channel,
@@ -100,6 +111,8 @@ def action_of_message(message: Message, agent: Agent, propositions: DraftProposi
         propositions=propositions,
         before_position=message.position,
     )
+    manner = manners_of(agent)(message) if action.persona is not None else ""
+    return replace(action, persona=f"{action.persona}\n\n{manner}") if manner else action
 
 
 def _read_action(

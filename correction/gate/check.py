@@ -225,7 +225,8 @@ def questions_of(
 ) -> list[tuple[str, Question]]:
     """Return what a judge is asked about a draft, each question with its dimension.
 
-    Propositions of a dimension that are judged with the same context go together, at most `MAX_PER_CALL` in a question.
+    Propositions of a dimension that are judged with the same context go together, at most `MAX_PER_CALL` in a question. Those whose
+    precondition the draft does not meet are not asked about.
 
     Args:
         gate: Whether the calls may use the slots reserved for drafts.
@@ -235,7 +236,8 @@ def questions_of(
     for dimension, of_dimension in propositions.judged.items():
         by_context: dict[object, list[Proposition]] = {}
         for proposition in of_dimension:
-            by_context.setdefault(proposition.context_key, []).append(proposition)
+            if action.without_judge(proposition) is None:
+                by_context.setdefault(proposition.context_key, []).append(proposition)
         for same_context in by_context.values():
             context = action.context(same_context[0].first_n, same_context[0].last_n)
             for start in range(0, len(same_context), MAX_PER_CALL):
@@ -285,17 +287,15 @@ def _results_of_judge(
             questions.append(_NumberedQuestion(number, dimension, question))
     if replies is None:
         if plan.config.has_budget and over_budget(plan.agent, plan.config):
-            return [_not_asked(plan, "budget", BUDGET_USED_UP) for _ in actions]
+            return [_not_asked(action, plan, "budget", BUDGET_USED_UP) for action in actions]
         if deadline <= 0:
             why = "the time for judging this message was used up by earlier attempts"
-            return [_not_asked(plan, "timeout", why) for _ in actions]
+            return [_not_asked(action, plan, "timeout", why) for action in actions]
         replies = []
         if questions:
             key = _key_for_breaker(actions[-1], plan, deadline, about)
             replies = _ask_judge([numbered.question for numbered in questions], deadline=deadline, gate=gate, key=key)
-    results: list[dict[str, list[PropositionResult]]] = []
-    for _ in actions:
-        results.append({dimension: [] for dimension in plan.judged_dimensions})
+    results = [_results_without_judge(action, plan) for action in actions]
     for numbered, reply in zip(questions, replies, strict=True):
         results[numbered.number][numbered.dimension] += _results_of_reply(numbered.question, reply)
     return [_with_reason_for_none(by_dimension) for by_dimension in results]
@@ -328,12 +328,28 @@ def _key_for_breaker(action: Action, plan: CheckPlan, deadline: float, about: st
     return action.agent_slug, action.agent_name, hash(about or action.text)
 
 
-def _not_asked(plan: CheckPlan, status: DimensionStatus, reason: str) -> dict[str, list[PropositionResult]]:
-    """Return by dimension that none of its propositions was asked about, and why."""
+def _results_without_judge(action: Action, plan: CheckPlan) -> dict[str, list[PropositionResult]]:
+    """Return by judged dimension the results of the propositions whose precondition decides about this draft."""
     by_dimension: dict[str, list[PropositionResult]] = {}
     for dimension in plan.judged_dimensions:
-        propositions = plan.propositions.judged[dimension]
-        by_dimension[dimension] = [_unjudged(status, reason, proposition.id) for proposition in propositions]
+        by_dimension[dimension] = []
+        for proposition in plan.propositions.judged[dimension]:
+            verdict = action.without_judge(proposition)
+            if verdict is not None:
+                by_dimension[dimension].append(result_of_verdict(proposition, verdict))
+    return by_dimension
+
+
+def _not_asked(
+    action: Action, plan: CheckPlan, status: DimensionStatus, reason: str
+) -> dict[str, list[PropositionResult]]:
+    """Return by dimension that none of its propositions was asked about, and why; no reason is needed where its precondition decides."""
+    by_dimension = _results_without_judge(action, plan)
+    for dimension, results in by_dimension.items():
+        decided = {result.id for result in results}
+        for proposition in plan.propositions.judged[dimension]:
+            if proposition.id not in decided:
+                results.append(_unjudged(status, reason, proposition.id))
     return _with_reason_for_none(by_dimension)
 
 

@@ -12,7 +12,7 @@ from agents.kit.text.patterns import TIMED_OUT
 from agents.kit.text.storable import storable
 from correction.models import CorrectionLog, GateDimensionResult, Outcome
 from evaluation.judge.questions import Question, read_reply
-from evaluation.judge.verdicts import MALFORMED, MAX_SCORE, Verdict
+from evaluation.judge.verdicts import MALFORMED, MAX_SCORE, PRECONDITION_FAILED, Verdict
 from evaluation.models import is_heuristic
 from evaluation.propositions.schema import Proposition
 
@@ -167,13 +167,15 @@ def _status_of_call(reply: Reply, verdict: Verdict) -> DimensionStatus | None:
 def result_of_verdict(proposition: Proposition, verdict: Verdict, *, about: str = "") -> PropositionResult:
     """Return a verdict on a proposition as its result; without a score where the verdict has no value (not judged).
 
+    A precondition that failed is an error, as a failed call is.
+
     Args:
         about: What the rule or cue stands for, in words; empty where the reasoning says enough.
     """
     return PropositionResult(
         id=proposition.id,
         judge=verdict.judge,
-        status=verdict.status,
+        status="error" if verdict.cause == PRECONDITION_FAILED else verdict.status,
         score=None if verdict.value is None else float(verdict.value),
         weight=proposition.weight,
         about=about,

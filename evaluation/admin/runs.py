@@ -218,7 +218,7 @@ def _dimension(run: EvaluationRun, summary: DimensionSummary) -> dict[str, Any]:
     """
     context: dict[str, Any] = {
         "of": summary,
-        "score": number(summary.score, summary.count, share=summary.share, why=summary.reason),
+        "score": number(summary.score, summary.count, share=summary.share, why=summary.reason or summary.not_evaluable),
         "counts": counts(summary),
         "ideas": idea_rows(run) if summary.dimension in COUNTED else [],
         "pairs": _pairs(run, summary.dimension),

@@ -140,5 +140,6 @@ class AgentResult:
         if coverage.needs_llm_judge:
             return counted(coverage.needs_llm_judge, "proposition needs an LLM judge", "propositions need an LLM judge")
         if coverage.not_evaluable:
-            return f"{counted(coverage.not_evaluable, 'judgement')} not evaluable"
+            why = summary.not_evaluable if summary is not None else ""
+            return why or f"{counted(coverage.not_evaluable, 'judgement')} not evaluable"
         return self.run.error or "nothing to judge"

@@ -202,8 +202,6 @@ def head_of(dimension: str, owner: str, level: str) -> dict[str, Any]:
         head["target_type"] = "environment"
     if level == "action":
         head["level"] = level
-    if kind.measured_of == "agent" and kind.judged_by == "window":
-        head["include_personas"] = False
     return head
 
 
@@ -321,22 +319,27 @@ def _new_text(
     if before is not None:
         head = _head_fields(parse(text, place.path))
     if old is not None:
-        fields = _fields_under_other_head(fields, level=level, source=written_as(old).head, target=head)
+        defaults = _defaults_of_heads(old.dimension, level)
+        fields = _fields_under_other_head(fields, defaults, source=written_as(old).head, target=head)
     if before is None:
         return as_file(head, [fields])
     return appended(text, [fields], place.path)
 
 
+def _defaults_of_heads(dimension: str, level: str) -> dict[str, Any]:
+    """Return what a proposition inherits where neither it nor its file says so."""
+    first_n, last_n = WINDOW_DEFAULTS[level]
+    return {"include_personas": Dimension(dimension).kind.shows_persona, "first_n": first_n, "last_n": last_n}
+
+
 def _fields_under_other_head(
-    fields: Mapping[str, Any], *, level: str, source: Mapping[str, Any], target: Mapping[str, Any]
+    fields: Mapping[str, Any], defaults: Mapping[str, Any], *, source: Mapping[str, Any], target: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the fields that mean the same in another file: where the two heads differ, what was inherited is written out.
 
     Args:
         source: Head of the file the proposition is in; `target`: of the file it goes to.
     """
-    first_n, last_n = WINDOW_DEFAULTS[level]
-    defaults = {"include_personas": True, "first_n": first_n, "last_n": last_n}
     written = dict(fields)
     for name, default in defaults.items():
         meant = first_given(fields.get(name), source.get(name), default)

@@ -14,16 +14,23 @@ from math import exp
 from typing import Any
 
 from agents.kit.llm.requests import InvalidAnswer, LLMRequest
-from agents.kit.text.fences import MAX_EVENT_CHARACTERS
 from agents.kit.text.ngrams import AMONG, comparable_ngrams, extract_ngrams, repeated_ngrams, typical_recurrence
 from agents.kit.text.patterns import Undecided, find_all, one_message
 from agents.kit.text.tokens import tokenize
 from agents.models import Agent
 from evaluation.dimensions import TAKES_RULES
-from evaluation.judge.verdicts import Verdict, parse_answers, trivial, verdict_by_rule, verdict_of_entry
+from evaluation.judge.prompts import LONGEST_JUDGED
+from evaluation.judge.verdicts import (
+    Verdict,
+    parse_answers,
+    verdict_by_precondition,
+    verdict_by_rule,
+    verdict_of_entry,
+)
 from evaluation.propositions.files import LoadedFile, load_all, propositions_for
+from evaluation.propositions.preconditions import Target
 from evaluation.propositions.rules import Rule, check_rule, rule_while_growing
-from evaluation.propositions.schema import PRECONDITIONS, Cues, Proposition, Target
+from evaluation.propositions.schema import Cues, Proposition
 from evaluation.scorers.fluency import repetition_value
 
 NEEDS_JUDGE = "needs an LLM judge: the claim lists no cues for the offline one"
@@ -307,8 +314,8 @@ def check_draft(
 
     Args:
         agent_slug: Whose propositions; those of every agent count, too.
-        text: The draft. Rules look at all of it, but regular expressions at its first 20,000 characters; cues at its first 4,000,
-            which is what a judge reads of a message.
+        text: The draft. Rules look at all of it, but regular expressions at its first 20,000 characters; cues at as many, which is
+            what a judge reads of a message.
         channel_kind: Where it will be said, for preconditions.
         is_reply: Whether it answers a message in a thread, for preconditions.
         cues: Whether to look for the cues of judged claims as well, as the offline judge does.
@@ -317,8 +324,8 @@ def check_draft(
 
     Returns:
         Every proposition that could be looked at, in order, with its verdict: scored, trivial where its precondition is false,
-        or unscored where no cue occurs or a pattern cannot say. Judged claims without cues, or at action level, are among them only
-        where their precondition is false. A rule that need not hold in every message (`of_ten`) is not among them.
+        or unscored where no cue occurs or a pattern cannot say. Judged claims without cues, or at action level, are not among them, nor
+        is a rule that need not hold in every message (`of_ten`).
 
     Raises:
         PropositionError: A file cannot be used.
@@ -326,22 +333,19 @@ def check_draft(
     target = Target(text=text, channel_kind=channel_kind, is_reply=is_reply)
     checked: list[tuple[Proposition, Verdict]] = []
     for level, proposition in _propositions_about_messages(agent_slug, files=files, seeded=seeded):
-        precondition = proposition.precondition
-        if precondition and not PRECONDITIONS[precondition](target, {}, variables or {}):
-            verdict = trivial(f"its precondition {precondition} does not hold")
-        elif proposition.of_ten is not None:  # one message cannot break it
+        if proposition.of_ten is not None:  # one message cannot break it
             continue
-        elif proposition.rule is not None:
-            rule: Rule | None = proposition.rule
-            if growing:
-                rule = rule_while_growing(proposition.rule, inverted=proposition.inverted)
-            if rule is None:
-                continue
-            verdict = verdict_by_rule(rule, text, inverted=proposition.inverted)
+        rule = proposition.rule
+        if rule is not None and growing:
+            rule = rule_while_growing(rule, inverted=proposition.inverted)
+        check: Callable[[], Verdict]
+        if rule is not None:
+            check = partial(verdict_by_rule, rule, text, inverted=proposition.inverted)
         elif cues and level == "evaluation" and proposition.cues is not None:
-            verdict = _by_cues(proposition, proposition.cues, text[:MAX_EVENT_CHARACTERS])
+            check = partial(_by_cues, proposition, proposition.cues, text[:LONGEST_JUDGED])
         else:
             continue
+        verdict = verdict_by_precondition(proposition, target, variables=variables) or check()
         checked.append((proposition, replace(verdict, recommendations=proposition.recommendations)))
     return checked
 
@@ -385,8 +389,7 @@ def _keeps_rule(proposition: Proposition, rule: Rule, text: str) -> bool:
 
     A precondition is judged by the text alone: it is no reply, and its channel is not known. An inverted rule is kept where it is broken.
     """
-    precondition = proposition.precondition
-    if precondition and not PRECONDITIONS[precondition](Target(text=text), {}, {}):
+    if verdict_by_precondition(proposition, Target(text=text)) is not None:
         return True
     try:
         with one_message():  # its patterns share one limit of time

@@ -13,20 +13,21 @@ from itertools import pairwise
 from typing import Any
 
 from agents.kit.llm import Block, Turn
-from agents.kit.text.fences import fence, indented, one_line, render_prompt, safe_and_cut
+from agents.kit.text.fences import MAX_EVENT_CHARACTERS, fence, indented, one_line, render_prompt, safe_and_cut
 from agents.personas.persona import cut_persona
 from evaluation.propositions.schema import Proposition
 from evaluation.scorers.context import Context, Event, Window
 
 LONGEST_NAME = 200  # characters
+LONGEST_JUDGED = 20_000  # characters of a message that is judged; one shown as context is cut sooner
 
 
 @lru_cache(maxsize=2048)  # shown in the prompts of a whole channel, and of the estimate before
-def one_event(event: Event, number: int) -> str:
+def one_event(event: Event, number: int, longest: int = MAX_EVENT_CHARACTERS) -> str:
     """Return one numbered entry, e.g. ``3. Ann acts: Hello.`` or, of what reached her, ``4. --> Ann: Bob says: Hello.``
 
     Further lines of a text are indented behind a bar, so that none can pass for an entry. What looks like a fence is made harmless, and
-    a text of more than 4,000 characters is cut with a mark.
+    a text of more than `longest` characters is cut with a mark.
     """
     name = _shown_name(event.name)
     speaker = _shown_name(event.speaker)
@@ -36,7 +37,7 @@ def one_event(event: Event, number: int) -> str:
         head = f"--> {name}: {speaker} says: "
     else:
         head = f"--> {name}: "
-    body = safe_and_cut(event.text).replace("\n", "\n    | ")
+    body = safe_and_cut(event.text, longest).replace("\n", "\n    | ")
     return f"{number}. {head}{body}"
 
 
@@ -45,16 +46,22 @@ def _shown_name(name: str) -> str:
     return safe_and_cut(" ".join(name.split()), LONGEST_NAME)
 
 
-def render_trajectory(window: Window, *, nonce: str, marker: str = "TRAJECTORY") -> str:
-    """Return the window inside its fence: numbered entries, and a line that says how many events were left out between them."""
-    return fence(marker, "\n".join(_numbered_entries(window)) or "(nothing happened yet)", nonce)
+def render_trajectory(
+    window: Window, *, nonce: str, marker: str = "TRAJECTORY", longest: int = MAX_EVENT_CHARACTERS
+) -> str:
+    """Return the window inside its fence: numbered entries, and a line that says how many events were left out between them.
+
+    Args:
+        longest: Characters of a text; more are cut with a mark.
+    """
+    return fence(marker, "\n".join(_numbered_entries(window, longest)) or "(nothing happened yet)", nonce)
 
 
-def _numbered_entries(window: Window) -> list[str]:
+def _numbered_entries(window: Window, longest: int = MAX_EVENT_CHARACTERS) -> list[str]:
     """Return the numbered entries; numbers count what was left out, and the line about that belongs to the entry that follows it."""
-    first = [one_event(event, number) for number, event in enumerate(window.first, 1)]
+    first = [one_event(event, number, longest) for number, event in enumerate(window.first, 1)]
     number_after = 1 + len(window.first) + window.omitted
-    last = [one_event(event, number) for number, event in enumerate(window.last, number_after)]
+    last = [one_event(event, number, longest) for number, event in enumerate(window.last, number_after)]
     if window.omitted:
         left_out = f"[… {window.omitted} events left out here …]"
         if last:
@@ -219,7 +226,7 @@ def user_turn(
             action = f"{render('growing')}\n\n{action}"
     pair: list[str] = []  # stays empty where no pair is judged
     for window, moment in zip(context.pair or (), MOMENTS, strict=False):
-        pair.append(render_trajectory(window, nonce=nonce, marker=moment))
+        pair.append(render_trajectory(window, nonce=nonce, marker=moment, longest=LONGEST_JUDGED))
     claims_text = render(
         "claims",
         name=name,
@@ -240,4 +247,4 @@ def _judged_message(event: Event, context: Context, nonce: str) -> str:
     channel = ""
     if context.channel_name:
         channel = f"(in {_shown_name(context.channel_name)})\n"
-    return fence("MESSAGE", channel + one_event(event, 1).removeprefix("1. "), nonce)
+    return fence("MESSAGE", channel + one_event(event, 1, LONGEST_JUDGED).removeprefix("1. "), nonce)

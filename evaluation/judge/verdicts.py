@@ -13,12 +13,14 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from agents.kit.llm import InvalidAnswer
 from agents.kit.text.patterns import Undecided, one_message
 from evaluation.models import OUT_OF_REACH, RULE_JUDGE, Method
+from evaluation.propositions.preconditions import Target, known_preconditions
 from evaluation.propositions.rules import CHECKS, Rule, check_rule
 from evaluation.propositions.schema import Proposition
 
 MIN_SCORE = 0
 MAX_SCORE = 9
 MALFORMED = "malformed"
+PRECONDITION_FAILED = "precondition"  # a team's function raised
 CONFIDENCES = [round(tenths / 10, 1) for tenths in range(11)]
 _SCORE_SCHEMA: dict[str, Any] = {"type": "integer", "enum": list(range(MIN_SCORE, MAX_SCORE + 1))}
 
@@ -106,7 +108,8 @@ class Verdict:
         confidence: 0 to 1, the judge's own; None when it gave no usable one.
         recommendations: Advice for a low score: the proposition's, else the judge's (AC-6.0.14).
         first_value: The value before the judge was asked whether it is sure (AC-6.0.11); None when it was asked once.
-        cause: Why it is unscored: the status of a call that failed, ``malformed``, `OUT_OF_REACH` (of this judge), or empty.
+        cause: Why it is unscored: the status of a call that failed, ``malformed``, `PRECONDITION_FAILED`, `OUT_OF_REACH` (of this
+            judge), or empty.
         judge: ``rule``, or the model asked. `served_model`: the one that answered; `STATISTIC` where an offline judge computed
             it. `call`: its ledger row.
     """
@@ -136,6 +139,30 @@ def unscored(reason: str, **fields: Any) -> Verdict:
 def trivial(reason: str, **fields: Any) -> Verdict:
     """Return the verdict of a proposition that could not be false here (AC-6.0.15): stored as 9, not inverted, in no mean."""
     return Verdict(status="trivial", value=MAX_SCORE, reason=reason[:300], **fields)
+
+
+def verdict_by_precondition(
+    proposition: Proposition,
+    target: Target,
+    *,
+    additional: Mapping[str, Any] | None = None,
+    variables: Mapping[str, str] | None = None,
+) -> Verdict | None:
+    """Return the verdict of a proposition that is not to be judged: trivial where its precondition is false, unscored where that failed.
+
+    None where it is to be judged.
+
+    Args:
+        additional: The run's additional context. `variables`: the values of the claim's variables.
+    """
+    name = proposition.precondition
+    if name is None:
+        return None
+    try:
+        holds = known_preconditions()[name](target, additional or {}, variables or {})
+    except Exception as error:  # noqa: BLE001 (whatever a team's function raises)
+        return unscored(f"precondition {name} failed: {type(error).__name__}: {error}", cause=PRECONDITION_FAILED)
+    return None if holds else trivial(f"precondition {name} does not hold")
 
 
 def verdict_by_rule(rule: Rule, text: str, *, inverted: bool) -> Verdict:

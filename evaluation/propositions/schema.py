@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -13,30 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from agents.kit.text.fences import prompt_path
-from agents.kit.text.tokens import tokenize
 from evaluation.dimensions import BY_ONE_MESSAGE, CHANNEL_DIMENSIONS, COUNTED, OF_PERSONA, TAKES_RULES, Dimension
+from evaluation.propositions.preconditions import known_preconditions
 from evaluation.propositions.rules import Phrase, Rule
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """The target of a precondition: the text under judgement and where it was said."""
-
-    text: str
-    channel_kind: str = ""
-    is_reply: bool = False
-
-
-Precondition = Callable[[Target, Mapping[str, object], Mapping[str, str]], bool]  # additional context, variables
-# By the name in proposition files: whether the proposition applies. Where it does not, it is trivially true (AC-6.0.15).
-PRECONDITIONS: dict[str, Precondition] = {
-    "is_reply": lambda target, context, variables: target.is_reply,  # to another message, in a thread
-    "in_direct_message": lambda target, context, variables: target.channel_kind == "dm",
-    "in_group": lambda target, context, variables: target.channel_kind != "dm",  # more than two can read it
-    "asks_something": lambda target, context, variables: any(mark in target.text for mark in "?？؟"),
-    "has_ten_words": lambda target, context, variables: len(tokenize(target.text)) >= 10,
-}
-
 
 if TYPE_CHECKING:
     DimensionId = str
@@ -62,8 +41,9 @@ def _known_variables(text: str) -> str:
 
 def _known_precondition(name: str) -> str:
     """Refuse a precondition that is not registered."""
-    if name not in PRECONDITIONS:
-        raise ValueError(f"unknown precondition {name!r}; allowed: {', '.join(sorted(PRECONDITIONS))}")
+    known = known_preconditions()
+    if name not in known:
+        raise ValueError(f"unknown precondition {name!r}; allowed: {', '.join(sorted(known))}")
     return name
 
 
@@ -191,7 +171,9 @@ class PropositionFile(BaseModel):
     agent_id: str | None = Field(
         None, description="the agent's slug (environment: the channel's); left out or _default: of every one"
     )
-    include_personas: bool = Field(True, description="whether the judge sees the persona")
+    include_personas: bool | None = Field(
+        None, description="whether the judge sees the persona; default true in adherence, false in the others"
+    )
     target_type: Literal["agent", "environment"] = Field("agent", description="environment = a whole channel")
     level: Literal["evaluation", "action"] = Field(
         "evaluation", description="action = judged on a draft before it is sent"
@@ -381,7 +363,9 @@ def resolve(spec: PropositionSpec, file: PropositionFile, source: str, *, for_al
         weight=spec.weight,
         inverted=spec.inverted,
         hard=spec.hard,
-        include_personas=first_given(spec.include_personas, file.include_personas, True),
+        include_personas=first_given(
+            spec.include_personas, file.include_personas, Dimension(file.dimension).kind.shows_persona
+        ),
         target_type=file.target_type,
         first_n=first_given(spec.first_n, file.first_n, default_first_n),
         last_n=first_given(spec.last_n, file.last_n, default_last_n),

@@ -262,6 +262,15 @@ class Captured:
     held_elsewhere: bool
 
 
+@contextmanager
+def capture_trace(specs: Iterable[RunSpec]) -> Iterator[None]:
+    """Trace what is done inside as one capture (AC-6.5.9). Where a trace is open already it becomes a part of that."""
+    start = sentry_sdk.start_span if sentry_sdk.get_current_span() else sentry_sdk.start_transaction
+    with start(op="evaluation.baseline", name="capture baselines") as trace:
+        trace.set_data("agents", [spec.target.slug for spec in specs])
+        yield
+
+
 def capture(
     specs: Sequence[RunSpec],
     *,
@@ -287,8 +296,7 @@ def capture(
     Raises:
         PropositionError: Proposition files cannot be used; nothing was asked.
     """
-    with sentry_sdk.start_transaction(op="evaluation.baseline", name="capture baselines") as trace:
-        trace.set_data("agents", [spec.target.slug for spec in specs])
+    with capture_trace(specs):
         files = load_all()
         plans = [make_plan(spec, files=files) for spec in specs]
         made: list[PreparedRun] = []

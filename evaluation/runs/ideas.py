@@ -14,7 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from agents.kit.llm import Block, LLMRequest, Reply, Status, Turn, requests
 from agents.kit.llm.requests import InvalidAnswer
-from agents.kit.text.fences import fence, one_line, safe_and_cut
+from agents.kit.text.fences import MAX_CHARACTERS, fence, one_line, safe_and_cut
 from agents.kit.text.tokens import tokenize
 from agents.models import Message
 from evaluation.judge.prompts import render, render_trajectory
@@ -146,7 +146,7 @@ def listing_request(
     asked_again: bool = False,
     **call: Any,
 ) -> LLMRequest:
-    """Ask for the ideas of one part of a conversation, all of whose messages are `events`.
+    """Ask for the ideas of one part of a conversation, all of whose messages are `events`; each is shown whole.
 
     Args:
         name: The channel's.
@@ -162,7 +162,7 @@ def listing_request(
         name=channel_name,
         part=part[0],
         parts=part[1],
-        trajectory=render_trajectory(Window(tuple(events), 0, ()), nonce=nonce),
+        trajectory=render_trajectory(Window(tuple(events), 0, ()), nonce=nonce, longest=MAX_CHARACTERS),
         claim=safe_and_cut(claim),
     )
     return _request(

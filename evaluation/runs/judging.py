@@ -29,10 +29,11 @@ from evaluation.judge.asking import Asking, JudgeHealth, ask_all
 from evaluation.judge.examples import NoExamples, examples_beside, load_examples
 from evaluation.judge.prompts import Example
 from evaluation.judge.questions import Question
-from evaluation.judge.verdicts import Verdict, by_method, trivial, unscored, verdict_by_rule
+from evaluation.judge.verdicts import Verdict, by_method, unscored, verdict_by_precondition, verdict_by_rule
 from evaluation.models import EvaluationRun, EvaluationScore, PatternTimeout
 from evaluation.propositions.files import LoadedFile
-from evaluation.propositions.schema import PRECONDITIONS, Proposition, Target, fill, propositions_digest
+from evaluation.propositions.preconditions import Target
+from evaluation.propositions.schema import Proposition, fill, propositions_digest
 from evaluation.runs.failures import FAILURES
 from evaluation.runs.ideas import count_ideas
 from evaluation.runs.planning import propositions_asked, subject_of
@@ -200,14 +201,13 @@ def settle(
         return unscored("a message of the pair was deleted before it was judged")
     if message is None:  # a window needs the judge
         return None
-    if proposition.precondition:
-        target = Target(message.text, message.channel.kind, message.parent_id is not None)
-        holds = PRECONDITIONS[proposition.precondition]
-        if not holds(target, additional or {}, variables_in(subject, message)):
-            return trivial(f"precondition {proposition.precondition} does not hold")
-    if proposition.rule:
+    target = Target(message.text, message.channel.kind, message.parent_id is not None)
+    verdict = verdict_by_precondition(
+        proposition, target, additional=additional, variables=variables_in(subject, message)
+    )
+    if verdict is None and proposition.rule:
         return verdict_by_rule(proposition.rule, message.text, inverted=proposition.inverted)
-    return None
+    return verdict
 
 
 def variables_in(subject: Subject | ChannelSubject, message: Message) -> dict[str, str]:

@@ -113,6 +113,7 @@ class DimensionSummary(Numbers):
         noise: Standard deviation of a judgement around the mean of its item's repeats, in points; None without repeats.
         channels: The channels it was measured in, for an agent's run; empty where it was judged in the run itself.
         reason: Why there is no score although there was something to score: too little of it was scored.
+        not_evaluable: Why there was nothing to score; empty where there was something.
         statistics: Judgements that an offline judge computed from the text, or would have.
     """
 
@@ -121,6 +122,7 @@ class DimensionSummary(Numbers):
     noise: float | None = None
     channels: tuple[ChannelScore, ...] = ()
     reason: str = ""
+    not_evaluable: str = ""
     statistics: int = 0
 
     @property
@@ -158,8 +160,8 @@ class DimensionSummary(Numbers):
             document["noise"] = self.noise
         if self.channels:
             document["channels"] = [self._dump_channel(channel, number) for channel in self.channels]
-        if self.reason:
-            document["reason"] = self.reason
+        if self.reason or self.not_evaluable:
+            document["reason"] = self.reason or self.not_evaluable
         return document
 
     @staticmethod

@@ -25,7 +25,7 @@ from agents.kit.text.fences import one_line
 from agents.kit.work.batches import is_waiting
 from agents.models import Agent, Channel, Message
 from agents.personas.persona import current_digest, render_persona
-from evaluation.dimensions import OF_PERSONA
+from evaluation.dimensions import OF_PERSONA, Dimension
 from evaluation.judge.identity import prompt_digest
 from evaluation.models import CHANNEL_DIMENSIONS, COUNTED, ChannelShare, EvaluationRun, EvaluationScore, SwapHalf
 from evaluation.propositions.files import LoadedFile, PropositionError, load_all, propositions_for
@@ -108,7 +108,7 @@ _ITEMS_AT_ONCE = 500  # rows of one INSERT
 
 
 def insert_items(run: EvaluationRun, propositions: Mapping[str, Sequence[Proposition]]) -> None:
-    """Store a pending row for each judgement of a run, and in the run how many messages it samples and the texts it swaps.
+    """Store a pending row for each judgement of a run, and in the run how many messages are judged and the texts it swaps.
 
     Args:
         propositions: By dimension; each of the run's own dimensions is there.
@@ -133,8 +133,24 @@ def insert_items(run: EvaluationRun, propositions: Mapping[str, Sequence[Proposi
                 rows.append((item.message_id, item.compared_with_id, item.repeat, weight, *columns))
             insert_values(EvaluationScore(evaluation_run=run), _COLUMNS_OF_ITEM, rows)
             sampled.update(item.message_id for item in portion if item.message_id is not None)
-    run.sample_size = len(sampled)
+    run.sample_size = len(sampled) or _messages_judged_at_once(subject, propositions)
     run.save(update_fields=["sample_size", "swaps"])
+
+
+def _messages_judged_at_once(
+    subject: Subject | ChannelSubject, propositions: Mapping[str, Sequence[Proposition]]
+) -> int:
+    """Return how many messages of the window are judged together: all where ideas are counted, else as many as a proposition shows."""
+    over_window = [name for name in propositions if Dimension(name).kind.judged_by == "window"]
+    if not over_window:
+        return 0
+    in_window = subject.messages().count()
+    judged = 0
+    for name in over_window:
+        for proposition in propositions[name]:
+            shown = in_window if name in COUNTED else proposition.first_n + proposition.last_n
+            judged = max(judged, min(in_window, shown))
+    return judged
 
 
 def _inclusion_weights(items: Sequence[Item]) -> dict[int | None, float]:

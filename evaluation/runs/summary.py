@@ -30,6 +30,7 @@ from evaluation.runs.numbers import (
 from evaluation.runs.shares import MESSAGES, TOO_LITTLE, Share, share_counts, total, why_too_little
 
 STATISTICS = Q(judge__startswith="offline:", served_model=STATISTIC)
+NOT_EVALUABLE = Q(status="unscored", judge="")  # nobody was asked, for there was nothing to ask
 
 
 _STATUSES = ("scored", "trivial", "unscored", "pending")
@@ -54,6 +55,7 @@ class _PropositionSums:
         of_messages: Judgements of single messages.
         statistics: Judgements that an offline judge computes.
         why: The reason of one of these without a score.
+        why_nothing: The reason of a judgement for which there was nothing to ask, as it was not evaluable.
         count: What was counted; None where it is scored.
     """
 
@@ -76,6 +78,7 @@ class _PropositionSums:
     of_messages: int = 0
     statistics: int = 0
     why: str = ""
+    why_nothing: str = ""
     count: int | None = None
 
     @property
@@ -133,6 +136,7 @@ def _dimension(dimension: str, sums: Sequence[_PropositionSums]) -> DimensionSum
         share=numbers.share,
         noise=_noise(ordered),
         reason=reason,
+        not_evaluable=_why_nothing(ordered, numbers),
         statistics=sum(proposition.statistics for proposition in ordered),
     )
 
@@ -178,6 +182,13 @@ def _why_no_score(sums: Sequence[_PropositionSums]) -> str:
     return reason
 
 
+def _why_nothing(sums: Sequence[_PropositionSums], numbers: Numbers) -> str:
+    """Return why there was nothing to score in a dimension; empty where any of it was, will be, or could have been scored."""
+    if numbers.scored or numbers.trivial or numbers.pending or numbers.share.asked:
+        return ""
+    return next((proposition.why_nothing for proposition in sums if proposition.why_nothing), "")
+
+
 def _numbers_together(parts: Sequence[tuple[float, Numbers]]) -> Numbers:
     """Return the numbers of several parts: the mean of their scores, weighted; the sums of their counts and judgements.
 
@@ -210,7 +221,8 @@ def _linked_dimension(dimension: str, parts: Sequence[tuple[ChannelShare, Dimens
     """Sum up one dimension of an agent over its channels: the mean of their scores, weighted by `ChannelShare.weight`; the sum of counts.
 
     Of each proposition, too; its weight and whether it is inverted are those in the first channel that has it. The noise is the root
-    mean square of the channels' noises; None where no channel has repeats. Without `parts` all numbers are 0 or None.
+    mean square of the channels' noises; None where no channel has repeats. Without `parts` all numbers are 0 or None. It is not evaluable
+    where no channel is.
     """
     noises: list[float] = []
     channels: list[ChannelScore] = []
@@ -229,6 +241,8 @@ def _linked_dimension(dimension: str, parts: Sequence[tuple[ChannelShare, Dimens
         )
         for proposition in summary.propositions:
             by_id.setdefault(proposition.id, []).append((link.weight, proposition))
+    hindrances = [summary.not_evaluable for _, summary in parts]
+    not_evaluable = "; ".join(dict.fromkeys(hindrances)) if all(hindrances) else ""
     propositions: list[PropositionSummary] = []
     for _, group in sorted(by_id.items()):
         first = group[0][1]
@@ -241,6 +255,7 @@ def _linked_dimension(dimension: str, parts: Sequence[tuple[ChannelShare, Dimens
         propositions=tuple(propositions),
         noise=noise,
         statistics=sum(summary.statistics for _, summary in parts),
+        not_evaluable=not_evaluable,
         channels=tuple(channels),
         **dict(_numbers_together([(link.weight, summary) for link, summary in parts])),
     )
@@ -276,6 +291,7 @@ def _sums_without_repeats(runs: Collection[int]) -> Iterator[_PropositionSums]:
         of_messages=Count("pk", filter=MESSAGES),
         statistics=Count("pk", filter=STATISTICS),
         why=Min("reason", filter=STATISTICS & Q(status="unscored")),
+        why_nothing=Min("reason", filter=NOT_EVALUABLE),
         counted=Sum("count"),  # of one row: nothing is repeated
     )
     for row in rows:
@@ -297,6 +313,7 @@ def _sums_without_repeats(runs: Collection[int]) -> Iterator[_PropositionSums]:
             of_messages=row["of_messages"],
             statistics=row["statistics"],
             why=row["why"] or "",
+            why_nothing=row["why_nothing"] or "",
             count=row["counted"],
         )
 
@@ -319,6 +336,7 @@ def _sums_of_repeats(runs: Collection[int]) -> Iterator[_PropositionSums]:
         with_score=Count("pk", filter=scored),
         of_messages=Count("pk", filter=MESSAGES),
         statistics=Count("pk", filter=STATISTICS),
+        why_nothing=Min("reason", filter=NOT_EVALUABLE),
         **share_counts(),
         **_COUNTS_BY_STATUS,
     )
@@ -353,6 +371,7 @@ def _add_item(sums: _PropositionSums, item: Mapping[str, Any]) -> None:
     sums.statistics += item["statistics"]
     sums.weight = max(sums.weight, float(item["heaviest"]))
     sums.of_ten = item["wanted"]
+    sums.why_nothing = sums.why_nothing or item["why_nothing"] or ""
     if item["with_inverted"]:
         sums.inverted = True
     scored_repeats = item["with_score"]

@@ -1,4 +1,4 @@
-"""Persona adherence (S-6.1): does each sampled message match the persona? The judge sees the persona."""
+"""Persona adherence (S-6.1): does each sampled message match the persona? The judge sees it, with what was asked for where it was said."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def context(
     window, number = subject.window_around(message, proposition.first_n, proposition.last_n)
     return Context(
         agent_name=subject.agent.display_name,
-        persona=subject.persona if proposition.include_personas else None,
+        persona=subject.persona_in(message) if proposition.include_personas else None,
         window=window,
         message_number=number,
         message=Event("action", subject.agent.display_name, message.text),

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from django.db.models import Q, QuerySet
+from django.utils.module_loading import import_string
 
+from agents.kit.capability import declared_one
 from agents.models import Agent, Channel, Message
 from agents.personas.persona import render_persona
 from evaluation.scorers.context import Event, Window
@@ -99,6 +101,13 @@ class Subject:
     _beginnings: dict[tuple[object, ...], ChannelBeginning] = field(default_factory=dict)
     _windows: dict[tuple[object, ...], Window] = field(default_factory=dict)
     _halves: Halves | None = None
+    _manner: Callable[[Message], str] | None = None
+
+    def persona_in(self, message: Message) -> str:
+        """Return the persona, followed by what people had asked of the agent where the message was said."""
+        if self._manner is None:
+            self._manner = manners_of(self.agent)
+        return "\n\n".join(part for part in (self.persona, self._manner(message)) if part)
 
     def messages(self) -> QuerySet[Message]:
         """Return what the agent said in the window, oldest first."""
@@ -314,6 +323,18 @@ class Subject:
 
     def event(self, message: Message | PlainMessage) -> Event:
         return event_of(self.agent, message)
+
+
+def manners_of(agent: Agent) -> Callable[[Message], str]:
+    """Return a function of a message of the agent: what people had asked of it there, as its prompt said it; empty for nothing.
+
+    An app above may know that (`manners_of` in its `apps.py`).
+    """
+    path = declared_one("manners_of")
+    if not path:
+        return lambda message: ""
+    manner: Callable[[Message], str] = import_string(path)(agent)
+    return manner
 
 
 def event_of(agent: Agent, message: Message | PlainMessage) -> Event:

@@ -33,7 +33,7 @@ from tests.correction.gating import (
     statements,
     team_file,
 )
-from tests.evaluation.judging import prompt_of, tail_of
+from tests.evaluation.judging import answers, prompt_of, tail_of
 from tests.factories import make_agent, say
 from tests.llm_server import LLMServer
 from tests.tracing import Caught, tree
@@ -71,6 +71,40 @@ def test_hard_adherence_takes_off_for_flaws(llm_server: LLMServer) -> None:
     flawed = {"evidence": "present", "reasoning": "r", "justification": "j", "flaws": ["a", "b"], "value": 9}
     llm_server.respond = lambda body: {"json": {**flawed, "confidence": 0.5}}
     assert scores_of(check(ACTION, "adherence", hard=True).log(attempt=1).results) == {"adherence": 5}
+
+
+@pytest.mark.parametrize("rules", [True, False])
+def test_the_judge_is_not_asked_a_claim_whose_precondition_the_draft_does_not_meet_ac_6_0_15(
+    llm_server: LLMServer, settings: Settings, tmp_path: Path, rules: bool
+) -> None:
+    settings.PROPOSITION_DIRS = [tmp_path]
+    team_file(settings, tmp_path, "adherence/ada.action.yaml", "precondition: asks_something", level="action")
+    agent, channel = gated("adherence", gate_rules_enabled=rules)
+    llm_server.respond = answers(lambda claim: 0 if "keeps it short" in claim else 8)
+
+    assert send(agent, channel, "I filed it.").outcome == "passed"
+    assert not send(agent, channel, "Did I file it?").committed
+
+    asked = [tail_of(body) for body in llm_server.bodies]
+    assert ["keeps it short" in text for text in asked] == [False, True]
+    of_statement = logs()[0]
+    assert scores(of_statement) == {"adherence": 8}
+    statuses = {part["id"]: part["status"] for part in of_statement.dimension_results.get().parts}
+    assert statuses == {"action-adherence": "scored", "ada-own": "trivial"}
+
+
+def test_a_draft_passes_visibly_where_a_team_s_precondition_fails(
+    llm_server: LLMServer, settings: Settings, tmp_path: Path
+) -> None:
+    settings.PROPOSITION_DIRS = [tmp_path]
+    settings.PROPOSITION_PRECONDITIONS = ["tests.evaluation.own_preconditions.fails"]
+    team_file(settings, tmp_path, "adherence/ada.action.yaml", "precondition: fails", level="action")
+    llm_server.respond = answers(lambda claim: 8)
+
+    result = send(*gated("adherence"), "I filed it.")
+
+    assert (result.committed, result.outcome) == (True, "error_passed")
+    assert "precondition fails failed: KeyError" in logs()[0].dimension_results.get().reason
 
 
 def test_a_judge_s_four_fields_alone_decide_about_a_draft_ac_6_0_6(llm_server: LLMServer) -> None:
@@ -235,6 +269,15 @@ def test_a_hostile_draft_changes_no_judges_structure(llm_server: LLMServer, text
     for body in hostile:
         assert len(tail_of(body)) < 100 + 10 * 4_000 + 700  # a bidi mark is written out, 8 characters for one
         assert "\u202e" not in prompt_of(body)
+
+
+def test_what_breaks_the_persona_at_the_end_of_a_long_draft_is_seen(llm_server: LLMServer) -> None:
+    llm_server.respond = judge(lambda dimension, draft: 1 if "As an AI" in draft else 8)
+    agent, channel = gated("adherence")
+
+    result = send(agent, channel, "I counted another drawer. " * 300 + "As an AI I cannot count.")
+
+    assert not result.committed
 
 
 def test_a_hostile_draft_is_said_as_it_is(llm_server: LLMServer) -> None:

@@ -166,6 +166,15 @@ def test_hostile_messages_reach_the_judge_as_data_and_the_run_goes_on(
     assert "[… 996000 characters cut]" in json.dumps(llm_server.bodies[0], ensure_ascii=False)
 
 
+def test_the_judge_reads_a_long_message_to_its_end(llm_server: LLMServer, propositions: PropositionFolder) -> None:
+    propositions.claims("adherence/_default.yaml", "voice")
+    ada = speaking("ada", ["No.", "On and on. " * 1_000 + "And then I was nobody."])
+
+    measured(ada, samples=2)
+
+    assert any("And then I was nobody." in tail_of(body) for body in llm_server.bodies)
+
+
 def test_a_message_deleted_meanwhile_is_unscored_and_stops_nothing(
     llm_server: LLMServer, propositions: PropositionFolder
 ) -> None:

@@ -9,12 +9,13 @@ import pytest
 from pytest_django import Settings
 
 from evaluation.models import EvaluationRun, EvaluationScore
+from evaluation.runs.execute import run_json
 from evaluation.scorers.foils import load_foils
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import claims_of, entry, prompt_of
 from tests.evaluation.measuring import evaluate_agent
 from tests.evaluation.pairing import before_and_now, consistency, pairs
-from tests.factories import MONDAY, make_agent, make_channel, say, speaking
+from tests.factories import MONDAY, make_agent, make_channel, say, speaking, talk
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
@@ -88,6 +89,16 @@ def test_the_judge_compares_two_messages_and_never_sees_the_persona_ac_6_2_4(llm
     assert len(claims_of(body)) == 4
 
 
+def test_both_messages_of_a_pair_are_read_to_their_ends_ac_6_2_4(llm_server: LLMServer, one_claim: object) -> None:
+    ada = make_agent("ada")
+    before_and_now(ada, ["On and on. " * 500 + "Yours, Ada."], ["And so on. " * 500 + "lol bye"])
+
+    consistency(ada)
+
+    (body,) = llm_server.bodies
+    assert all(end in prompt_of(body) for end in ("Yours, Ada.", "lol bye"))
+
+
 def test_the_score_is_the_mean_over_pairs_and_each_pair_is_stored_ac_6_2_5_ac_6_2_7(
     llm_server: LLMServer, one_claim: object
 ) -> None:
@@ -119,6 +130,21 @@ def test_a_past_elsewhere_is_not_comparable_ac_6_2_6(llm_server: LLMServer, one_
 
     assert (found.score, found.unscored) == (None, 1)
     assert "no channel has messages of the agent both" in EvaluationScore.objects.get().reason
+
+
+@pytest.mark.parametrize("repeats", [1, 2])
+def test_the_summary_says_why_a_dimension_is_not_evaluable_ac_6_2_6(
+    llm_server: LLMServer, one_claim: object, repeats: int
+) -> None:
+    ada = make_agent("ada")
+    talk(ada, ["First."], tags={"build": "41"})
+
+    found = evaluate_agent(agent=ada, dimensions=("consistency",), where={"build": "41"}, repeats=repeats)
+
+    dimension = run_json(found)["dimensions"]["consistency"]
+    assert dimension["score"] is None
+    assert "said nothing before this window" in dimension["reason"]
+    assert llm_server.calls == 0
 
 
 def test_the_cold_start_of_one_dimension_leaves_the_others_alone_ac_6_2_6(

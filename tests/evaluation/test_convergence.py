@@ -84,17 +84,21 @@ def test_all_personas_are_sent_where_a_proposition_asks_for_them_ac_6_0_9_ac_6_0
     llm_server: LLMServer, propositions: PropositionFolder
 ) -> None:
     propositions.write(
-        "convergence/_default.yaml", "target_type: environment\npropositions: [{id: apart, claim: apart}]\n"
+        "convergence/_default.yaml",
+        "target_type: environment\npropositions:\n"
+        "  - {id: apart, claim: apart, include_personas: true}\n  - {id: alike, claim: alike}\n",
     )
     for name in ("ada", "bea", "cyd"):
         make_agent(name, system_prompt=f"You are {name}, and nobody else.")
 
     convergence(diverse())
 
-    persona = llm_server.bodies[0]["system"][1]["text"]
+    asks, does_not = sorted(llm_server.bodies, key=lambda body: claims_of(body)["p1"] != "apart")
+    persona = asks["system"][1]["text"]
     assert all(
         f"# {name.capitalize()}\n\nYou are {name}, and nobody else." in persona for name in ("ada", "bea", "cyd")
     )
+    assert "and nobody else" not in prompt_of(does_not)
 
 
 def test_the_score_is_stored_with_reasons_and_each_pair_with_the_run_ac_6_4_8(

@@ -52,6 +52,15 @@ def test_the_result_is_a_count_and_a_list_ac_6_6_3(judge: LLMServer) -> None:
     assert [idea["by"] for idea in listed] == [("Ada", "Cyd"), ("Bea",), ("Lou", "Cyd"), ("Ada",)]
 
 
+def test_an_idea_at_the_end_of_a_long_message_counts_ac_6_6_2(llm_server: LLMServer) -> None:
+    llm_server.respond = lambda body: {
+        "json": {"ideas": [{"idea": "A roof garden."}] if "A roof garden." in prompt_of(body) else []}
+    }
+    said = [("ada", "Well, let me think. " * 500 + "A roof garden."), ("bea", "Hm.")]
+
+    assert ideas(converse(make_channel("long"), said)).dimensions["ideas_quantity"].count == 1
+
+
 def test_ideas_of_the_whole_conversation_are_listed_and_collapsed_ac_6_6_1_ac_6_6_2_ac_6_6_4(judge: LLMServer) -> None:
     found = ideas(brainstorm())
 

@@ -13,8 +13,8 @@ from agents.kit.models import LLMCall
 from agents.models import Agent
 from evaluation.models import EvaluationRun, EvaluationScore
 from tests.evaluation.conftest import PropositionFolder
-from tests.evaluation.judging import entry
-from tests.evaluation.measuring import measured
+from tests.evaluation.judging import entry, prompt_of
+from tests.evaluation.measuring import evaluate_agent, evaluate_channel, measured
 from tests.factories import make_agent, make_channel, talk
 from tests.llm_server import LLMServer
 
@@ -84,6 +84,22 @@ def test_a_run_ends_completed_with_its_numbers(llm_server: LLMServer, ada: Agent
     assert set(LLMCall.objects.values_list("work_id", "agent", "purpose", "dimension")) == {
         (f"evaluation_run:{run.pk}", ada.pk, "evaluation", "adherence")
     }
+
+
+def test_the_sample_size_of_what_is_judged_at_once_is_how_many_messages_were_judged_ac_6_0_1(
+    llm_server: LLMServer, propositions: PropositionFolder
+) -> None:
+    four = "first_n: 1\nlast_n: 3\npropositions: [{id: all, claim: all}]\n"
+    propositions.write("fluency/_default.yaml", four)
+    propositions.write("ideas_quantity/_default.yaml", f"target_type: environment\n{four}")
+    ada, channel = make_agent("ada"), make_channel("one")
+    talk(ada, map(str, range(6)), channel=channel)
+    llm_server.respond = lambda body: {"json": {"ideas": []} if "What to list" in prompt_of(body) else entry(7)}
+
+    fluency = evaluate_agent(agent=ada, dimensions=("fluency",)).run
+    ideas = evaluate_channel(channel=channel, dimensions=("ideas_quantity",)).run
+
+    assert (fluency.sample_size, ideas.sample_size) == (4, 6), "ideas are looked for in all messages"
 
 
 def test_queries_grow_by_two_per_call_and_by_none_per_judgement(

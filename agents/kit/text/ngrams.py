@@ -37,7 +37,13 @@ def comparable_ngrams(text: str, n: int) -> list[Ngram]:
     Returns:
         Empty for a blank text only.
     """
-    return extract_ngrams(text, n) or [tuple(tokenize(text)) or (text.strip(),)] if text.strip() else []
+    if not text.strip():
+        return []
+    ngrams = extract_ngrams(text, n)
+    if ngrams:
+        return ngrams
+    words = tokenize(text) or [text.strip()]  # of signs alone the text itself
+    return [tuple(words)]
 
 
 def compute_overlap(ngrams_a: Iterable[Ngram], ngrams_b: Iterable[Ngram]) -> float:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
+from django.utils import timezone
 from pytest_django import Settings
 
 from agents.models import Agent, PersonaVersion
@@ -16,7 +17,7 @@ from agents.personas.persona import TraitValue
 from correction.behavior.models import BehaviorRequest
 from correction.models import AgentEvaluationConfig
 from tests.correction.behavior.asking import CONCISE, SHORTER, YES, judge, traits_of
-from tests.factories import make_agent
+from tests.factories import make_agent, make_channel, say
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
@@ -110,6 +111,25 @@ def test_what_it_says_of_where_a_request_would_hold_fits_who_writes(ada: Agent, 
 
     assert "Nothing would come of it" in refused
     assert "It would hold" not in refused
+
+
+def test_the_limit_of_a_day_is_that_of_where_a_request_would_hold(ada: Agent, llm_server: LLMServer) -> None:
+    llm_server.respond = judge()
+    AgentEvaluationConfig.objects.create(agent=ada, behavior_requesters="anyone", behavior_daily_limit=1)
+    User.objects.create_superuser("edi")
+    amy = User.objects.create_user("amy")
+    trait = {"name": "puns", "description": "", "sentiment": 0.0, "strength": 0.5}
+    made = {"agent": ada, "status": "applied", "automatic": True, "applied_at": timezone.now()}
+    office = make_channel()
+    made |= {"operation": "add", "trait_name": "puns", "trait_after": trait}
+
+    BehaviorRequest.objects.create(message=say(office, ada, "Hello."), scope_key="", **made)
+    assert data("Be brief", "--user", "edi")["decision"]["verdict"] == "review"
+    assert data("Be brief", "--user", "amy")["decision"]["verdict"] == "apply"
+    assert data("Be brief")["decision"]["verdict"] == "apply"
+
+    BehaviorRequest.objects.create(message=say(office, ada, "Yes?"), scope_key=f"user:{amy.pk}", **made)
+    assert "behavior_daily_limit" in data("Be brief", "--user", "amy")["decision"]["reasons"][0]
 
 
 def test_a_model_that_does_not_answer_is_an_exit_code(ada: Agent, llm_server: LLMServer, settings: Settings) -> None:

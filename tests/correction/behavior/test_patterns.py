@@ -371,6 +371,11 @@ def test_a_trait_that_is_there_is_changed_and_keeps_its_words() -> None:
     assert answer["description"] == PIRATE.description
 
 
+@pytest.mark.parametrize("text", ["Actually, stop with the pirate talk", "Enough with the pirate talk"])
+def test_a_new_trait_is_named_without_the_words_of_the_order(text: str) -> None:
+    assert detected(text)["map"]["name"] == "speaking like pirate"
+
+
 def test_more_and_less_go_from_what_there_is() -> None:
     puns = TraitValue("puns", "Makes puns.", 0.0, 0.6)
 

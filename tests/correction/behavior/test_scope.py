@@ -16,14 +16,17 @@ from correction.behavior.applying import BehaviorError, apply_request, revert_re
 from correction.behavior.models import BehaviorRequest, DescriptionUpdate
 from correction.behavior.scope import holds_in
 from correction.behavior.work import work_one
+from correction.gate.observe import judge_later
+from correction.gate.observe import work_one as observe_one
 from correction.models import AgentEvaluationConfig
 from tests.api_client import program
 from tests.console import signed_in, superuser
 from tests.correction.behavior.asking import CONCISE, dm_with, judge, traits_of, write
 from tests.correction.gating import judge as gate_judge
 from tests.correction.gating import send
-from tests.evaluation.judging import prompt_of
-from tests.factories import make_agent, make_channel
+from tests.evaluation.judging import answers, prompt_of, tail_of
+from tests.evaluation.measuring import evaluate_agent
+from tests.factories import make_agent, make_channel, say
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
@@ -251,6 +254,50 @@ def test_the_gate_judges_by_what_was_asked_for_there_too(llm_server: LLMServer) 
     pipeline().prepare(turn)
     llm_server.respond = gate_judge({"adherence": 8})
     send(agent, channel, "Ahoy!", turn=turn)
+
+    assert "- pirate talk: Talks like a pirate." in prompt_of(llm_server.bodies[-1])
+
+
+def answer(agent: Agent, channel: Channel, text: str, *, to: Message) -> Message:
+    """What the agent says in a turn that a message started."""
+    run = Run.objects.create(agent=agent, channel=channel, trigger=to, status="completed")
+    return say(channel, agent, text, run=run)
+
+
+def prompts_about(server: LLMServer, texts: list[str]) -> dict[str, str]:
+    """What the judge read about each of the messages."""
+    return {text: prompt_of(body) for text in texts for body in server.bodies if text in tail_of(body)}
+
+
+def test_an_evaluation_judges_a_message_by_what_its_person_had_asked_for_when_it_was_said(
+    llm_server: LLMServer,
+) -> None:
+    agent, channel = dm_with(behavior_scope="person")
+    answer(agent, channel, "Good day.", to=say(channel, "Zed", "Hello!"))
+    request = asked(llm_server, channel)
+    answer(agent, channel, "Ahoy, Zed!", to=say(channel, "Zed", "Hello!"))
+    answer(agent, channel, "Good day, Zoe.", to=say(channel, "Zoe", "Hello!"))
+    say(channel, agent, "Good day to all.")
+    revert_request(request=request, user=None)
+    answer(agent, channel, "Good evening.", to=say(channel, "Zed", "Hello!"))
+
+    llm_server.bodies.clear()
+    llm_server.respond = answers(lambda claim: 7)
+    evaluate_agent(agent=agent, dimensions=("adherence",))
+
+    prompts = prompts_about(llm_server, ["Good day.", "Ahoy, Zed!", "Zoe.", "to all.", "Good evening."])
+    shown_to_judge = [text for text, prompt in prompts.items() if "- pirate talk: Talks like a pirate." in prompt]
+    assert (len(prompts), shown_to_judge) == (5, ["Ahoy, Zed!"])
+
+
+def test_an_observed_message_is_judged_by_what_was_asked_for_there_too(llm_server: LLMServer) -> None:
+    agent, channel = dm_with(behavior_scope="channel", gate_adherence_enabled=True, gate_mode="observe")
+    asked(llm_server, channel)
+    message = answer(agent, channel, "Ahoy!", to=say(channel, "Zed", "Hello!"))
+    llm_server.respond = gate_judge({"adherence": 8})
+
+    judge_later(messages=[message], dimensions=["adherence"])
+    assert observe_one(owner="w")
 
     assert "- pirate talk: Talks like a pirate." in prompt_of(llm_server.bodies[-1])
 

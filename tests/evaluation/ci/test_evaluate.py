@@ -85,6 +85,17 @@ def test_one_claim_falling_alone_is_a_regression_though_its_dimension_hides_it(
     assert document["runs"][0]["dimensions"]["adherence"]["delta"] > -0.5
 
 
+def test_a_dimension_that_cannot_be_evaluated_says_why(
+    propositions: PropositionFolder, two: Agent, llm_server: LLMServer
+) -> None:
+    propositions.write("convergence/_default.yaml", "target_type: environment\npropositions: [{id: own, claim: own}]\n")
+    planted(llm_server, mood=8)
+
+    _, out, _ = run("--dimensions", "adherence,convergence")
+
+    assert "convergence: not evaluable: one agent alone speaks in the window" in " ".join(out.split())
+
+
 def test_what_cannot_be_told_passes_loudly_and_fails_only_when_strict(two: Agent, llm_server: LLMServer) -> None:
     noisy = [4, 9, 9, 9, 4, 9, 9, 9, 9, 4, 9, 9]
 

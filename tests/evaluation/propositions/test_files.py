@@ -18,7 +18,7 @@ from evaluation.propositions.files import PropositionError, default_dimensions, 
 from evaluation.propositions.schema import PropositionFile
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.drafting.proposing import HAND_WRITTEN
-from tests.factories import make_agent
+from tests.factories import make_agent, make_channel
 
 GOOD = """
 dimension: adherence
@@ -297,6 +297,22 @@ def test_the_command_lists_what_there_is_and_fails_on_a_broken_file(propositions
 
     with pytest.raises(CommandError, match="1 problem"):
         call_command("check_propositions", str(good), str(bad), stdout=out)
+
+
+@pytest.mark.django_db
+def test_a_file_about_a_channel_is_looked_up_among_channels(propositions: PropositionFolder) -> None:
+    make_agent("ada")
+    make_channel("office")
+    claim = "target_type: environment\npropositions: [{id: own, claim: own}]\n"
+    for slug in ("ada", "office"):
+        propositions.write(f"convergence/{slug}.yaml", claim)
+    out = io.StringIO()
+
+    call_command("check_propositions", stdout=out)
+
+    lines = dict(line.split(":", 1) for line in out.getvalue().splitlines()[:2])
+    assert "(no channel of that slug here)" in lines["convergence/ada"]
+    assert "of that slug" not in lines["convergence/office"]
 
 
 def test_editors_get_a_json_schema_that_knows_every_field() -> None:

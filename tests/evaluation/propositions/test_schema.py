@@ -12,11 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from evaluation.propositions.preconditions import PRECONDITIONS, Target
 from evaluation.propositions.schema import (
-    PRECONDITIONS,
     Proposition,
     PropositionFile,
-    Target,
     fill,
     prompts_digest,
     propositions_digest,
@@ -53,6 +52,25 @@ def test_defaults_of_the_specification_ac_6_0_9_ac_6_0_12() -> None:
     assert not result.hard
     draft = resolved({"level": "action"})
     assert (draft.first_n, draft.last_n) == (5, 10)
+
+
+@pytest.mark.parametrize(
+    ("dimension", "target"),
+    [
+        ("consistency", "agent"),
+        ("fluency", "agent"),
+        ("convergence", "environment"),
+        ("ideas_quantity", "environment"),
+    ],
+)
+def test_only_adherence_is_judged_with_the_persona_unless_a_file_says_so_ac_6_2_4_ac_6_3_5_ac_6_4_6_ac_6_6_5(
+    dimension: str, target: str
+) -> None:
+    spec = {"id": "apart", "claim": "the voices differ"}
+    file = file_of(spec, dimension=dimension, target_type=target)
+
+    assert not resolve(file.propositions[0], file, "x.yaml:3").include_personas
+    assert resolved().include_personas
 
 
 def test_a_proposition_overrides_its_file_which_overrides_defaults_ac_6_0_12() -> None:

@@ -23,6 +23,7 @@ from tests.evaluation.judging import answers
 from tests.evaluation.simulation.acting import acts, simulated
 from tests.factories import make_agent, talk
 from tests.llm_server import LLMServer
+from tests.tracing import Caught, tree
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -48,6 +49,18 @@ def command(*arguments: str) -> str:
 def captured(*arguments: str) -> dict[str, Any]:
     result: dict[str, Any] = json.loads(command("--json", *arguments))
     return result
+
+
+def test_one_trace_holds_the_simulation_and_the_judging_of_a_capture_ac_6_5_9(sentry: Caught) -> None:
+    speaker()
+
+    captured()
+
+    (transaction,) = sentry.of_type("transaction")
+    assert transaction["contexts"]["trace"]["op"] == "evaluation.baseline"
+    spans = tree(transaction)
+    assert spans["evaluation.simulation", "evaluation.baseline"] == 1
+    assert spans["evaluation.run", "evaluation.baseline"] == 1
 
 
 @pytest.mark.parametrize(("messages", "is_simulated"), [(9, True), (10, False)])

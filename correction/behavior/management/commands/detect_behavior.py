@@ -16,8 +16,7 @@ from agents.kit.text.fences import fault_of
 from agents.kit.text.wording import counted, money
 from agents.models import Agent
 from agents.models.conversations import UnknownAgent, find_agent
-from correction.behavior.policy import Requester, count_applied_today
-from correction.behavior.scope import scope_for
+from correction.behavior.policy import Requester
 from correction.behavior.tiers import Trial, try_text
 from correction.config.settings import resolve_config
 from evaluation.wording import judge_label
@@ -71,8 +70,7 @@ class Command(BaseCommand):
             agent=agent,
             config=config,
             requester=Requester(user=options["user"], is_member=not options["outsider"]),
-            scope=scope_for(writer, config),
-            applied_today=count_applied_today(agent.pk),
+            writer=writer,
             context=options["context"],
             model=options["model"],
         )

@@ -45,7 +45,7 @@ from evaluation.runs.estimate import (
     estimate_simulation,
     estimated,
 )
-from evaluation.runs.execute import Captured, capture
+from evaluation.runs.execute import Captured, capture, capture_trace
 from evaluation.runs.failures import refusal
 from evaluation.runs.planning import ENOUGH_MESSAGES, has_little_speech
 from evaluation.runs.request import AgentsRequest
@@ -103,7 +103,8 @@ class Command(CodedCommand):
             else:
                 if not options["yes"]:
                     self._confirm(dropped_tags(specs), may_ask=not options["json"])
-                problems = self._capture(specs, options, are_named=not request.are_all)
+                with capture_trace(specs):
+                    problems = self._capture(specs, options, are_named=not request.are_all)
         if problems and (line := unknown_tag_line(request.where)):
             self.stderr.write(line)
         self._end(problems, broken)

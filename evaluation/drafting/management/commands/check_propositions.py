@@ -10,10 +10,12 @@ from typing import Any
 
 from django.core.management.base import CommandError
 from django.db import DatabaseError
+from django.db.models import QuerySet
 
 from agents.kit.commands import BaseCommand
 from agents.kit.text.wording import counted
-from agents.models import Agent
+from agents.models import Agent, Channel
+from evaluation.dimensions import CHANNEL_DIMENSIONS
 from evaluation.propositions.files import (
     DEFAULT,
     FileProblem,
@@ -74,18 +76,21 @@ class Command(BaseCommand):
         Args:
             broken: Whether there are other files that cannot be used; then the sums do not say "all valid".
         """
-        known_slugs = _known_slugs()
+        agents = _known_slugs(Agent.objects.listed())
+        channels = _known_slugs(Channel.objects.all())
         suggestions = 0
         absent_examples: dict[str, None] = {}
         for file in files:
             suggestions += sum(proposition.state == "suggested" for proposition in file.inactive)
-            is_known = known_slugs is None or file.agent_id in known_slugs
-            if is_known:
+            is_about_channel = file.dimension in CHANNEL_DIMENSIONS
+            known = channels if is_about_channel else agents
+            if known is None or file.agent_id in known:
                 self.stdout.write(_file_line(file))
             elif is_example(file):
                 absent_examples[file.agent_id] = None
             else:
-                self.stdout.write(f"{_file_line(file)}   (no agent of that slug here)")
+                kind = "channel" if is_about_channel else "agent"
+                self.stdout.write(f"{_file_line(file)}   (no {kind} of that slug here)")
         if absent_examples:
             self.stdout.write(f"For example agents that are not here: {', '.join(absent_examples)}.")
         if not files:
@@ -102,10 +107,10 @@ class Command(BaseCommand):
             self.stdout.write(self.style.SUCCESS(f"{summary}, all valid.{note}"))
 
 
-def _known_slugs() -> set[str] | None:
-    """Return the slugs that a file may be about; None where the database is not set up yet."""
+def _known_slugs(rows: QuerySet[Any]) -> set[str] | None:
+    """Return the slugs of agents, or channels, that a file may be about; None where the database is not set up yet."""
     try:
-        return {DEFAULT, *Agent.objects.listed().values_list("slug", flat=True)}
+        return {DEFAULT, *rows.values_list("slug", flat=True)}
     except DatabaseError:
         return None
 

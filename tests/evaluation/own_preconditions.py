@@ -1,0 +1,23 @@
+"""Preconditions as a team would write them, right and wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from evaluation.propositions.preconditions import Target
+
+
+def office_is_open(target: Target, context: Mapping[str, object], variables: Mapping[str, str]) -> bool:
+    return bool(context.get("open"))
+
+
+def fails(target: Target, context: Mapping[str, object], variables: Mapping[str, str]) -> bool:
+    raise KeyError("the till")
+
+
+def is_reply(target: Target, context: Mapping[str, object], variables: Mapping[str, str]) -> bool:
+    return True
+
+
+def one_argument(target: Target) -> bool:
+    return True
