@@ -137,16 +137,17 @@ def test_offline_long_lists_become_a_paragraph_unless_asked_for(settings: Settin
 @pytest.mark.parametrize(
     ("uncertainty", "polished", "sent"),
     [
-        (0.15, "It costs 40 euros and lasts two years. That is 40 euros.", False),
-        (0.16, "It costs 40 euros and lasts two years. That is 40 euros.", True),
-        (0.9, "It costs 40 euros and lasts two years. That is 40 euros. So: 40 euros.", False),
-        (0.0, "It costs 40 euros and lasts two years.", True),
+        (0.15, "It costs 40 euros and lasts 2 years. That is 40 euros.", False),
+        (0.16, "It costs 40 euros and lasts 2 years. That is 40 euros.", True),
+        (0.9, "It costs 40 euros and lasts 2 years. That is 40 euros. So: 40 euros.", False),
+        (0.9, "It costs 40 euros and lasts 2 years: 40 euros, 2 years.", True),
+        (0.0, "It costs 40 euros and lasts 2 years.", True),
     ],
 )
-def test_a_number_is_repeated_once_and_only_where_it_is_uncertain(
+def test_numbers_are_repeated_once_each_and_only_where_they_are_uncertain(
     llm_server: LLMServer, uncertainty: float, polished: str, sent: bool
 ) -> None:
-    draft = "Well, it costs 40 euros and lasts two years."
+    draft = "Well, it costs 40 euros and lasts 2 years."
     mind = Mind(llm_server, says=[draft])
     mind.reading = {"uncertainty": uncertainty}
     mind.polishes = lambda _: {"json": {"text": polished}}
