@@ -87,6 +87,19 @@ def test_every_ending_is_counted_apart() -> None:
     assert (fluency.checks, fluency.scored, fluency.unjudged, fluency.mean_first) == (1, 0, {"error": 1}, None)
 
 
+def test_a_message_that_had_no_retry_is_no_failed_regeneration() -> None:
+    agent = make_agent()
+    message(agent, ("forced_through", BAD))  # max_correction_attempts is 0
+
+    alone = get_gate_statistics(agent)
+    message(agent, ("corrected", BAD), ("forced_through", BAD))
+    message(agent, ("corrected", BAD), ("passed_after_retry", GOOD))
+    got = get_gate_statistics(agent)
+
+    assert (alone.forced_through_count, alone.regeneration_count, alone.regeneration_failure_rate) == (1, 0, None)
+    assert (got.forced_through_count, got.regeneration_failure_rate) == (2, 0.5)
+
+
 def test_means_of_first_drafts_and_of_what_was_said_stand_apart() -> None:
     agent = make_agent()
     message(agent, ("corrected", {"adherence": 2.0}), ("passed_after_retry", {"adherence": 7.0}))
