@@ -406,16 +406,24 @@ class RequiredInformation:
     """Information without which some requests have no answer that could be trusted.
 
     Attributes:
-        asks: Found in such a request.
-        given: Found where the information is given.
+        asks: Found in such a request. `for_another`: found where it is for another than the one who writes.
+        given: Found where the information is given. `own`: where people give theirs, which is none of another's.
         question: Asks for it. `cannot`: says that without it there is no answer.
     """
 
     name: str
     asks: re.Pattern[str]
+    for_another: re.Pattern[str]
     given: re.Pattern[str]
+    own: re.Pattern[str]
     question: str
     cannot: str
+
+    def is_given(self, request: str, lines: Sequence[str]) -> bool:
+        """Return whether one of the lines gives what a request needs."""
+        if self.for_another.search(request):
+            lines = [self.own.sub("", line) for line in lines]
+        return any(self.given.search(line) for line in lines)
 
 
 @cache
@@ -443,9 +451,16 @@ def _sentence_patterns() -> dict[str, re.Pattern[str]]:
 def _required_information() -> list[RequiredInformation]:
     required: list[RequiredInformation] = []
     for row in _rules()["required"]:
-        asks = re.compile(row["asks"], re.IGNORECASE)
-        given = re.compile(row["given"], re.IGNORECASE)
-        required.append(RequiredInformation(row["name"], asks, given, row["question"], row["cannot"]))
+        information = RequiredInformation(
+            name=row["name"],
+            asks=re.compile(row["asks"], re.IGNORECASE),
+            for_another=re.compile(row["for_another"], re.IGNORECASE),
+            given=re.compile(row["given"], re.IGNORECASE),
+            own=re.compile(row["own"], re.IGNORECASE),
+            question=row["question"],
+            cannot=row["cannot"],
+        )
+        required.append(information)
     return required
 
 
@@ -472,14 +487,14 @@ def _missing_information(text: str, earlier: Sequence[str], state: DialogState) 
     pending = state.pending or {}
     facts = [fact.text for fact in entries(state, "facts")]
     # On one line with its question, so that "70" answers "How much do you weigh?".
-    known = "\n".join([f"{pending.get('question', '')} {text}", *earlier, *facts])
+    known = [f"{pending.get('question', '')} {text}", *earlier, *facts]
     asked_for = set(pending.get("missing", ()))
     if _sentence_patterns()["new_request"].search(text) or intent_of(text) in COMMANDS:
         asked_for = set()  # the person dropped the matter
     missing: list[RequiredInformation] = []
     for information in _required_information():
         is_needed = information.name in asked_for or information.asks.search(text)
-        if is_needed and not information.given.search(known):
+        if is_needed and not information.is_given(text, known):
             missing.append(information)
     return missing
 
