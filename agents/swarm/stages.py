@@ -33,7 +33,7 @@ from agents.swarm.intents import intent_of, swarms_for
 from agents.swarm.models import DialogState, Swarm, SwarmPhase, SwarmTurn, UserPreferences
 from agents.swarm.polish import Material, PolishResult, executor_of, polish
 from agents.swarm.state import add_answer, add_quoted, advance, assume, entries, forget_asked, state_of, updating
-from agents.swarm.summaries import queue_summary
+from agents.swarm.summaries import queue_summary, said_in
 from agents.turn.pipeline import Accept, Draft, Overrides, Turn
 
 logger = logging.getLogger(__name__)
@@ -350,14 +350,13 @@ def _take_into_account(
         What a `SwarmTurn` stores of it. In its preferences those of this conversation come before the user's saved ones.
     """
     message = context.message
-    saved_preferences = _saved_preferences(message)
+    stated: dict[str, str] = {}
     decision = decide(calibration, state, message.text)
     dropped = 0
     is_new = advance(state, message)
     if is_new:
         dropped = _enter_quoted(state, calibration, transcript)
         stated = stated_preferences(calibration, _messages_of_author(message, transcript))
-        state.preferences = {**state.preferences, **stated}
         clarifier.settle(state, decision, position=message.position)
         if decision.kind == "assume":
             assume(state, decision.text, message)
@@ -368,7 +367,7 @@ def _take_into_account(
     return {
         "reading": calibration.model_dump(mode="json"),
         "decision": decision.model_dump(mode="json"),
-        "preferences": {**saved_preferences, **state.preferences},
+        "preferences": {**_saved_preferences(message), **_preferences_here(state, message, stated)},
         "dropped": dropped,
     }
 
@@ -396,6 +395,23 @@ def _messages_of_author(message: Message, transcript: Sequence[Message]) -> list
     # An outsider has a name only, agents and users have keys.
     author = (message.agent_id, message.user_id, message.outsider)
     return [other for other in transcript if (other.agent_id, other.user_id, other.outsider) == author]
+
+
+def _preferences_here(state: DialogState, message: Message, stated: dict[str, str]) -> dict[str, str]:
+    """Return how the author of a message likes to be answered in this conversation; the state keeps it, unless other people talk there.
+
+    Args:
+        state: Not saved here, see `updating`.
+        stated: In this message.
+    """
+    if not stated and not state.preferences:
+        return {}
+    messages_of_people = said_in(state.channel).filter(agent=None)
+    if messages_of_people.exclude(user=message.user_id, outsider=message.outsider).exists():
+        return stated  # what the state keeps may be another person's
+    kept: dict[str, str] = {**state.preferences, **stated}
+    state.preferences = kept
+    return kept
 
 
 def _saved_preferences(message: Message) -> dict[str, str]:

@@ -160,6 +160,24 @@ def test_numbers_are_repeated_once_each_and_only_where_they_are_uncertain(
     assert ("Its numbers are uncertain" in asked) is (uncertainty > 0.15)
 
 
+# -- preferences
+def test_one_person_is_not_answered_as_another_of_the_conversation_likes_it(llm_server: LLMServer) -> None:
+    mind, ada = Mind(llm_server, says=[ANSWER] * 4), with_swarm()
+    wish = "From now on keep it short and use metric units."
+    brief = {"name": "length", "value": "brief", "position": 1, "quote": wish}
+    mind.reading = {"length": None, "preferences": [brief]}
+    first, _ = asks(ada, wish, by="Zed")
+    mind.reading = {"length": None}
+
+    alone, _ = asks(ada, "Which lamp is better?", by="Zed")
+    other, _ = asks(ada, "And which is cheaper?", by="Yan")
+
+    preferences = [noted(run).calibration["preferences"] for run in (first, alone, other)]
+    assert preferences == [{"length": "brief"}, {"length": "brief"}, {}]
+    systems = [system_of(body) for body in mind.bodies["turn"] if len(body["messages"]) == 1]
+    assert ["Be brief." in system for system in systems] == [True, True, False]
+
+
 # -- the clarifier is a draft of its own
 def test_a_question_takes_the_place_of_an_answer_once(llm_server: LLMServer) -> None:
     mind = Mind(llm_server, says=[ANSWER])
