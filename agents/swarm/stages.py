@@ -261,6 +261,7 @@ def _read_message(turn: Turn, context: SwarmContext) -> ReadMessage:
         return ReadMessage(context.row, state)
     transcript = [message for message in turn.transcript if message.position < context.message.position]
     transcript.append(context.message)
+    _drop_question_to_another(state, transcript)
     result = _calibrate(turn, context, state, transcript)
     row = _new_row(turn, context)
     row.heuristic = result.calibration.heuristic
@@ -351,6 +352,7 @@ def _take_into_account(
     """
     message = context.message
     stated: dict[str, str] = {}
+    _drop_question_to_another(state, transcript)
     decision = decide(calibration, state, message.text)
     dropped = 0
     is_new = advance(state, message)
@@ -372,15 +374,25 @@ def _take_into_account(
     }
 
 
+def _drop_question_to_another(state: DialogState, transcript: Sequence[Message]) -> None:
+    """Drop the question that waits, without saving that, where it asked another person than the one who wrote the last message."""
+    asked_after = [message for message in transcript if message.position == state.pending.get("position")]
+    if asked_after and asked_after[0] not in _messages_of_author(transcript[-1], transcript):
+        state.pending = {}
+
+
 def _enter_quoted(state: DialogState, calibration: MessageCalibration, transcript: Sequence[Message]) -> int:
     """Enter what the last message of a transcript says into the state; return how many reported entries quote what nobody said.
 
-    A person's message first removes what it asks to forget, and may answer the question before it.
+    A person's message first removes what it asks to forget, and may answer the question before it, if no other person was asked.
     """
     message = transcript[-1]
     if message.agent_id is None:
         forget_asked(state, message)
-        add_answer(state, message, transcript[-2] if len(transcript) > 1 else None)
+        people_before = [earlier for earlier in transcript[:-1] if earlier.agent_id is None]
+        asked_another = bool(people_before) and people_before[-1] not in _messages_of_author(message, transcript)
+        if not asked_another:
+            add_answer(state, message, transcript[-2] if len(transcript) > 1 else None)
     dropped = 0
     for kind in QUOTED_KINDS:
         dropped += add_quoted(state, kind, getattr(calibration, kind), transcript)

@@ -17,6 +17,7 @@ from agents.kit.models import LLMCall, owner_name
 from agents.models import Agent, Channel, Message, Run
 from agents.swarm.models import DialogState, Swarm, SwarmTurn
 from agents.swarm.phases import ensure_default_swarm
+from agents.swarm.state import entries
 from agents.turn.orchestrator import run_turn, start_turn
 from agents.turn.pipeline import Turn
 from agents.turn.prompt import preview_prompt
@@ -176,6 +177,18 @@ def test_one_person_is_not_answered_as_another_of_the_conversation_likes_it(llm_
     assert preferences == [{"length": "brief"}, {"length": "brief"}, {}]
     systems = [system_of(body) for body in mind.bodies["turn"] if len(body["messages"]) == 1]
     assert ["Be brief." in system for system in systems] == [True, True, False]
+
+
+def test_a_question_to_one_person_does_not_wait_for_the_answer_of_another(settings: Settings) -> None:
+    settings.ACTOR_MODEL = "offline:scripted-1"
+    ada = with_swarm(sample_lines=["I am only a script."])
+    asks(ada, "How much ibuprofen may I take?", by="Zed")
+
+    run, said = asks(ada, "Lunch is at noon.", by="Yan")
+
+    assert [message.text for message in said] == ["I am only a script."]
+    assert noted(run).calibration["decision"]["kind"] == "nothing"
+    assert entries(DialogState.objects.get(), "facts") == []
 
 
 # -- the clarifier is a draft of its own
