@@ -151,6 +151,11 @@ class DimensionStatistics(_Figures):
     unjudged: dict[str, int] = Field({}, description="how many could not be judged, by why")
     by_judge: tuple[JudgeMeans, ...] = ()
 
+    @computed_field(description="failures ÷ scored, 0 to 1; null where nothing was scored")  # type: ignore[prop-decorator]
+    @property
+    def failure_rate(self) -> float | None:
+        return self.failures / self.scored if self.scored else None
+
     @property
     def mean_first(self) -> float | None:
         """Return the mean score of first drafts; None also where several judges scored, whose scores share no mean."""
