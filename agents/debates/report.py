@@ -61,7 +61,9 @@ class Talking(BaseModel):
     stances_changed: int
     to_majority: int
     from_majority: int
-    conformity: float | None = Field(description="share of the changes towards the majority without new content words")
+    conformity: float | None = Field(
+        description="share of the changes towards the majority that came without a new argument"
+    )
     spent_on_poll: Spent
     spent_since: Spent = Field(description="on the rounds after the poll, their judge included")
 
