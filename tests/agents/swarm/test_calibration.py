@@ -60,11 +60,13 @@ def read(text: str, *earlier: str, state: DialogState | None = None) -> MessageC
         ("I ate two eggs, how much protein is that?", "food_question"),
         ("Undo that", "food_undo"),
         ("Sorry, can you undo that?", "food_undo"),
+        ("No, please delete that.", "food_undo"),
         ("I didn't eat that", "food_undo"),
         ("How many calories have I eaten today?", "kpi_today"),
         ("How much protein do I have left?", "kpi_remaining"),
         ("I had a meeting", "general"),
         ("Can you show me the log?", "general"),
+        ("No record of that exists.", "general"),
         ("The log file is full", "general"),
     ],
 )
