@@ -28,7 +28,7 @@ from agents.turn.tools import Performed, Tool, ToolFault, shown
 
 MOST_FOODS = 20
 LOG_THAT = re.compile(
-    rf"{LEAD_IN}(?:log|track|record) (?:that|this|it|them)(?: too)?(?: for me)?(?:,? please)?\W*", re.IGNORECASE
+    rf"\W*{LEAD_IN}(?:log|track|record) (?:that|this|it|them)(?: too)?(?: for me)?(?:,? please)?\W*", re.IGNORECASE
 )
 
 

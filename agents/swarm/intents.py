@@ -27,7 +27,9 @@ _FOODS = (
 _NUTRIENTS = r"calories|kcal|protein|carbs?|carbohydrates|fat|fib(?:re|er)|macros?|nutrients?"
 _WEEKDAYS = r"(?:mon|tues|wednes|thurs|fri|satur|sun)day"
 # What may stand before what is asked for: "Yes, could you please …".
-LEAD_IN = r"\W*(?:(?:please|ok(?:ay)?|yes|oops|sorry|and|now|(?:can|could|would|will) you|i(?:'d like| want) (?:you )?to),? )*"
+LEAD_IN = (
+    r"(?:(?:please|ok(?:ay)?|yes|oops|sorry|and|now|(?:can|could|would|will) you|i(?:'d like| want) (?:you )?to),? )*"
+)
 
 _IS_QUESTION = re.compile(r"\?|^\s*(?:how|what|which|is|are|does|do|can|could|should|why|when)\b", re.IGNORECASE)
 _NAMES_FOOD = re.compile(rf"\b(?:{_FOODS})\b", re.IGNORECASE)
@@ -41,7 +43,7 @@ _SAYS_I_ATE = re.compile(
     re.IGNORECASE,
 )
 _ASKS_TO_LOG = re.compile(
-    rf"^{LEAD_IN}(?:log|track|record)\b(?:[^.?!]*\b(?:that|this|it|them|{_FOODS})\b)",
+    rf"^\W*{LEAD_IN}(?:log|track|record)\b(?:[^.?!]*\b(?:that|this|it|them|{_FOODS})\b)",
     re.IGNORECASE,
 )
 _ASKS_TO_UNDO = re.compile(
