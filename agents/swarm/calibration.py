@@ -391,8 +391,7 @@ def by_rules(*, trigger: Message, transcript: Sequence[Message], state: DialogSt
     if _sentence_patterns()["vague_number"].search(text):
         calibration.uncertainty = 0.3  # above `UNCERTAIN`
 
-    earlier_texts = [message.text[:MESSAGE_CHARACTERS] for message in earlier]
-    missing = _missing_information(text, earlier_texts, state)
+    missing = _missing_information(trigger, earlier, state)
     if missing:
         calibration.risk = 0.9  # certainly worth a question
         calibration.missing = [information.name for information in missing]
@@ -474,20 +473,23 @@ def _register_of(text: str) -> dict[str, str]:
     return values
 
 
-def _missing_information(text: str, earlier: Sequence[str], state: DialogState) -> list[RequiredInformation]:
+def _missing_information(message: Message, earlier: Sequence[Message], state: DialogState) -> list[RequiredInformation]:
     """Return the required information that a request lacks: of this message, or of the one whose question it should have answered.
 
-    It is not lacking where this message, an earlier one of a person, or a fact of the state gives it.
+    It is not lacking where the same person gives it in this message, in an earlier one, or in a fact of the state.
 
     Args:
-        text: Of this message.
-        earlier: Texts of people's messages before it.
+        earlier: People's messages before it.
         state: Its `pending` question says what was asked for; a new request or a command in this message drops that.
     """
+    text = message.text[:MESSAGE_CHARACTERS]
     pending = state.pending or {}
-    facts = [fact.text for fact in entries(state, "facts")]
     # On one line with its question, so that "70" answers "How much do you weigh?".
-    known = [f"{pending.get('question', '')} {text}", *earlier, *facts]
+    known = [f"{pending.get('question', '')} {text}"]
+    for other in earlier:
+        if (other.user_id, other.outsider) == (message.user_id, message.outsider):
+            known.append(other.text[:MESSAGE_CHARACTERS])
+    known += [fact.text for fact in entries(state, "facts") if fact.author == message.author_name]
     asked_for = set(pending.get("missing", ()))
     if _sentence_patterns()["new_request"].search(text) or intent_of(text) in COMMANDS:
         asked_for = set()  # the person dropped the matter

@@ -157,6 +157,13 @@ def test_by_rules_alone_the_weight_counts_of_the_one_who_takes_the_dose(earlier:
     assert decide(calibration, DialogState(), question).kind == kind
 
 
+def test_by_rules_alone_the_weight_of_another_person_in_the_channel_counts_for_nothing() -> None:
+    before = Message(position=1, text="I weigh 90 kg.", outsider="Quentin")
+    message = Message(position=2, text="How much ibuprofen may I take?", outsider="Priya")
+
+    assert by_rules(trigger=message, transcript=[before, message], state=DialogState()).missing == ["body weight"]
+
+
 @pytest.mark.parametrize(
     ("answer", "kind"),
     [
