@@ -33,7 +33,7 @@ STANCES: tuple[Stance, ...] = get_args(Stance)
 # models on medical questions (pratik-iitb/Too-Many-Cooks-Spoil-the-Broth, EMNLP 2026). Of 26 positions said again in other words 23 reach
 # it, of 24 changed ones 5; of 6 rounds that repeat one position 5, of 6 rounds of independent answers none.
 ALIKE = 0.6
-# A sentence with at least two new content words that are more than a third of its content words is an argument. Of 11 answers from the
+# A sentence with at least two new content words that are a third or more of its content words is an argument. Of 11 answers from the
 # same transcripts, 7 of 8 that only repeat colleagues have no such sentence, all 3 with a new argument have one.
 NEW_SHARE, FEWEST_NEW = 1 / 3, 2
 HIGH_CONFIDENCE, HIGH_MEAN, HIGH_AGREEMENT = 0.8, 0.85, 0.9  # specification 004, 2.2
@@ -170,7 +170,7 @@ class StanceChange(Value):
         new_words: Content words of its new position and reasoning that it could not have read before, nor had said. Words of debating
             ("convinced", "the others are right") do not count.
         conform: It went to the majority, and no sentence of its answer is a new argument: one with at least two new words that are
-            more than a third of its content words. So a long answer that repeats the others in slightly different words conforms,
+            a third or more of its content words. So a long answer that repeats the others in slightly different words conforms,
             and one new sentence among many repeated ones does not drown.
     """
 

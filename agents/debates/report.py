@@ -7,9 +7,9 @@ round's figures are those stored with it, and no model is asked.
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -51,7 +51,9 @@ class Talking(BaseModel):
 
     poll: Vote | None = Field(description="null = no poll was held")
     last: Vote | None = Field(description="null = no round was played yet")
-    same_winner: bool | None = Field(description="null where there is nothing to compare")
+    same_winner: bool | None = Field(
+        description="a seat that holds the stance of its role counts as in the poll; null where there is nothing to compare"
+    )
     seats_changed: int | None = Field(
         description="seats whose stance in the last round is not that of the poll, nor required by their role"
     )
@@ -61,7 +63,9 @@ class Talking(BaseModel):
     stances_changed: int
     to_majority: int
     from_majority: int
-    conformity: float | None = Field(description="share of the changes towards the majority without new content words")
+    conformity: float | None = Field(
+        description="share of the changes towards the majority that came without a new argument"
+    )
     spent_on_poll: Spent
     spent_since: Spent = Field(description="on the rounds after the poll, their judge included")
 
@@ -358,34 +362,45 @@ def _talking(
     if last_round is not None:
         seats = _compare_seats(mode, responses, last_round)
         talking.seats_by_role = seats.by_role
-        if talking.poll and talking.last and _has_stances(talking.poll) and _has_stances(talking.last):
+        if seats.poll and seats.last:
             talking.seats_changed = seats.changed
-            talking.same_winner = _leaders(talking.poll) == _leaders(talking.last)
+            talking.same_winner = _leaders(seats.poll) == _leaders(seats.last)
     return talking
 
 
 @dataclass(slots=True)
 class _SeatComparison:
-    """Counts of the seats that hold the stance of their role in the last round, and how many others changed it since the poll."""
+    """The poll and the last round compared, seat by seat.
+
+    Attributes:
+        by_role: Seats that hold the stance of their role in the last round.
+        poll, last: Stances of the seats in the two rounds; of those by role, that of the poll in both.
+        changed: Seats that have a stance of their own in both, and not the same one.
+    """
 
     by_role: int = 0
+    poll: Counter[Stance] = field(default_factory=Counter)
+    last: Counter[Stance] = field(default_factory=Counter)
     changed: int = 0
 
 
 def _compare_seats(mode: str, responses: Sequence[Response], last_round: int) -> _SeatComparison:
-    """Compare each seat's stance in the last round with that in the poll; seats without a stance in one of them are in no count."""
+    """Compare the stances of the last round with those of the poll. A stance that a role requires is no change of mind."""
     required = MODES[mode].required_stances if mode in MODES else {}  # a mode may not be installed any more
-    poll_stances = {response.seat: response.stance for response in responses if response.round == POLL}
-    seats = _SeatComparison()
+    in_poll = {response.seat: response.stance for response in responses if response.round == POLL and response.stance}
+    seats = _SeatComparison(poll=Counter(in_poll.values()))
     for response in responses:
         if response.round != last_round or response.stance is None:
             continue
-        if required.get(response.role) == response.stance:  # a stance that the role requires is no change of mind
+        poll_stance = in_poll.get(response.seat)
+        stance: Stance | None = response.stance
+        if required.get(response.role) == stance:
             seats.by_role += 1
-            continue
-        poll_stance = poll_stances.get(response.seat)
-        if poll_stance and poll_stance != response.stance:
+            stance = poll_stance
+        elif poll_stance and poll_stance != stance:
             seats.changed += 1
+        if stance:
+            seats.last[stance] += 1
     return seats
 
 
@@ -393,10 +408,10 @@ def _has_stances(vote: Vote) -> bool:
     return any(vote.counts.values())
 
 
-def _leaders(vote: Vote) -> set[Stance]:
-    """Return the winner of a vote; of a tie the stances that share it."""
-    most = max(vote.counts.values())
-    return {stance for stance, count in vote.counts.items() if count == most}
+def _leaders(counts: Mapping[Stance, int]) -> set[Stance]:
+    """Return the stance that most seats hold; of a tie those that share it."""
+    most = max(counts.values())
+    return {stance for stance, count in counts.items() if count == most}
 
 
 def _spent_by_round(debate: Debate, turns: Iterable[DebateTurn]) -> Mapping[int, Spent]:
@@ -558,8 +573,8 @@ def _seats_by_role(talking: Talking) -> str:
     if not talking.seats_by_role:
         return ""
     if talking.seats_by_role == 1:
-        return "; 1 seat holds the stance of a role"
-    return f"; {talking.seats_by_role} seats hold the stance of a role"
+        return "; 1 seat holds the stance of a role and counts as in the poll"
+    return f"; {talking.seats_by_role} seats hold the stance of a role and count as in the poll"
 
 
 def _summary_paragraphs(report: DebateReport) -> Iterator[str]:

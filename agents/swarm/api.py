@@ -160,6 +160,7 @@ class Dialog(BaseModel):
         dropped: Entries that did not stand in the message they named.
         anchor, goal: At most one entry each.
         pending: The question that waits for its answer.
+        preferences: Of the person who talks here; not applied while several do.
         summary: Of older messages; null while there is none.
         summary_failed: Why the newest older messages are not summarised; empty when they are.
         refused_polishes: Of the last five turns that had one, the newest first.
@@ -205,7 +206,9 @@ class DialogChange(Body):
     facts: Entries = Field([])
     assumptions: Entries = Field([])
     decisions: Entries = Field([])
-    preferences: dict[str, str] = Field({}, description="all that are seen in this conversation")
+    preferences: dict[str, str] = Field(
+        {}, description="of the person who talks in this conversation; not applied while several do"
+    )
     summary: str = Field("", max_length=NOTE_CHARACTERS, description="replaces the summary of older messages")
 
 

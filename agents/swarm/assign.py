@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from django.db import IntegrityError, transaction
 from django.db.models import Model
-from pydantic import Field, StringConstraints
+from pydantic import Field, StringConstraints, model_validator
 
-from agents.kit.bodies import Body, validate
+from agents.kit.bodies import ABSENT, Body, validate
 from agents.kit.capability import declared
 from agents.kit.use_cases import FieldDisplay
 from agents.models import Agent
@@ -50,7 +50,20 @@ class PhaseRequest(Body):
         min_length=1, max_length=20_000, description=_about(SwarmPhase, "prompt")
     )
     enabled: bool = Field(True, description=_about(SwarmPhase, "enabled"))
-    temperature: float = Field(0.55, ge=0, le=2, allow_inf_nan=False, description=_about(SwarmPhase, "temperature"))
+    temperature: float = Field(
+        ABSENT,
+        ge=0,
+        le=2,
+        allow_inf_nan=False,
+        description=f"{_about(SwarmPhase, 'temperature')}; default 0.55, after the answer 0.4",
+    )
+
+    @model_validator(mode="after")
+    def _set_usual_temperature(self) -> Self:
+        """Set that of specification 003 where none is given: polishers are to be faithful, the others natural."""
+        if self.temperature is ABSENT:
+            self.temperature = 0.4 if self.phase == "post" else 0.55
+        return self
 
 
 class SwarmRequest(Body):

@@ -391,8 +391,7 @@ def by_rules(*, trigger: Message, transcript: Sequence[Message], state: DialogSt
     if _sentence_patterns()["vague_number"].search(text):
         calibration.uncertainty = 0.3  # above `UNCERTAIN`
 
-    earlier_texts = [message.text[:MESSAGE_CHARACTERS] for message in earlier]
-    missing = _missing_information(text, earlier_texts, state)
+    missing = _missing_information(trigger, earlier, state)
     if missing:
         calibration.risk = 0.9  # certainly worth a question
         calibration.missing = [information.name for information in missing]
@@ -406,16 +405,24 @@ class RequiredInformation:
     """Information without which some requests have no answer that could be trusted.
 
     Attributes:
-        asks: Found in such a request.
-        given: Found where the information is given.
+        asks: Found in such a request. `for_another`: found where it is for another than the one who writes.
+        given: Found where the information is given. `own`: where people give theirs, which is none of another's.
         question: Asks for it. `cannot`: says that without it there is no answer.
     """
 
     name: str
     asks: re.Pattern[str]
+    for_another: re.Pattern[str]
     given: re.Pattern[str]
+    own: re.Pattern[str]
     question: str
     cannot: str
+
+    def is_given(self, request: str, lines: Sequence[str]) -> bool:
+        """Return whether one of the lines gives what a request needs."""
+        if self.for_another.search(request):
+            lines = [self.own.sub("", line) for line in lines]
+        return any(self.given.search(line) for line in lines)
 
 
 @cache
@@ -443,9 +450,16 @@ def _sentence_patterns() -> dict[str, re.Pattern[str]]:
 def _required_information() -> list[RequiredInformation]:
     required: list[RequiredInformation] = []
     for row in _rules()["required"]:
-        asks = re.compile(row["asks"], re.IGNORECASE)
-        given = re.compile(row["given"], re.IGNORECASE)
-        required.append(RequiredInformation(row["name"], asks, given, row["question"], row["cannot"]))
+        information = RequiredInformation(
+            name=row["name"],
+            asks=re.compile(row["asks"], re.IGNORECASE),
+            for_another=re.compile(row["for_another"], re.IGNORECASE),
+            given=re.compile(row["given"], re.IGNORECASE),
+            own=re.compile(row["own"], re.IGNORECASE),
+            question=row["question"],
+            cannot=row["cannot"],
+        )
+        required.append(information)
     return required
 
 
@@ -459,27 +473,30 @@ def _register_of(text: str) -> dict[str, str]:
     return values
 
 
-def _missing_information(text: str, earlier: Sequence[str], state: DialogState) -> list[RequiredInformation]:
+def _missing_information(message: Message, earlier: Sequence[Message], state: DialogState) -> list[RequiredInformation]:
     """Return the required information that a request lacks: of this message, or of the one whose question it should have answered.
 
-    It is not lacking where this message, an earlier one of a person, or a fact of the state gives it.
+    It is not lacking where the same person gives it in this message, in an earlier one, or in a fact of the state.
 
     Args:
-        text: Of this message.
-        earlier: Texts of people's messages before it.
+        earlier: People's messages before it.
         state: Its `pending` question says what was asked for; a new request or a command in this message drops that.
     """
+    text = message.text[:MESSAGE_CHARACTERS]
     pending = state.pending or {}
-    facts = [fact.text for fact in entries(state, "facts")]
     # On one line with its question, so that "70" answers "How much do you weigh?".
-    known_text = "\n".join([f"{pending.get('question', '')} {text}", *earlier, *facts])
+    lines = [f"{pending.get('question', '')} {text}"]
+    for other in earlier:
+        if (other.user_id, other.outsider) == (message.user_id, message.outsider):
+            lines.append(other.text[:MESSAGE_CHARACTERS])
+    lines += [fact.text for fact in entries(state, "facts") if fact.author == message.author_name]
     asked_for = set(pending.get("missing", ()))
     if _sentence_patterns()["new_request"].search(text) or intent_of(text) in COMMANDS:
         asked_for = set()  # the person dropped the matter
     missing: list[RequiredInformation] = []
     for information in _required_information():
         is_needed = information.name in asked_for or information.asks.search(text)
-        if is_needed and not information.given.search(known_text):
+        if is_needed and not information.is_given(text, lines):
             missing.append(information)
     return missing
 

@@ -20,7 +20,7 @@ from agents.kit import llm
 from agents.kit.text.reading import CARDINALS
 from agents.models import RunMessage
 from agents.swarm.assign import ensure_swarm
-from agents.swarm.intents import intent_of
+from agents.swarm.intents import LEAD_IN, intent_of
 from agents.swarm.models import DialogState, Swarm
 from agents.swarm.state import updating
 from agents.turn.pipeline import Turn
@@ -28,7 +28,7 @@ from agents.turn.tools import Performed, Tool, ToolFault, shown
 
 MOST_FOODS = 20
 LOG_THAT = re.compile(
-    r"\W*(?:please |ok(?:ay)?,? |yes,? )*(?:log|track|record) (?:that|this|it|them)(?: please)?\W*", re.IGNORECASE
+    rf"\W*{LEAD_IN}(?:log|track|record) (?:that|this|it|them)(?: too)?(?: for me)?(?:,? please)?\W*", re.IGNORECASE
 )
 
 

@@ -26,6 +26,10 @@ _FOODS = (
 )
 _NUTRIENTS = r"calories|kcal|protein|carbs?|carbohydrates|fat|fib(?:re|er)|macros?|nutrients?"
 _WEEKDAYS = r"(?:mon|tues|wednes|thurs|fri|satur|sun)day"
+# What may stand before what is asked for: "Yes, could you please …".
+LEAD_IN = (
+    r"(?:(?:please|ok(?:ay)?|yes|oops|sorry|and|now|(?:can|could|would|will) you|i(?:'d like| want) (?:you )?to),? )*"
+)
 
 _IS_QUESTION = re.compile(r"\?|^\s*(?:how|what|which|is|are|does|do|can|could|should|why|when)\b", re.IGNORECASE)
 _NAMES_FOOD = re.compile(rf"\b(?:{_FOODS})\b", re.IGNORECASE)
@@ -39,11 +43,11 @@ _SAYS_I_ATE = re.compile(
     re.IGNORECASE,
 )
 _ASKS_TO_LOG = re.compile(
-    rf"^\W*(?:please |ok(?:ay)?,? |yes,? |and |now )*(?:log|track|record)\b(?:[^.?!]*\b(?:that|this|it|them|{_FOODS})\b)",
+    rf"^\W*{LEAD_IN}(?:log|track|record)\b(?:[^.?!]*\b(?:that|this|it|them|{_FOODS})\b)",
     re.IGNORECASE,
 )
 _ASKS_TO_UNDO = re.compile(
-    r"^\W*(?:please |no,? |oops,? |sorry,? )*(?:undo|delete|remove|scratch|take back)\b[^.?!]*\b(?:that|it|last|meal|entry|log(?:ged)?)\b"
+    rf"^\W*(?:no,? )?{LEAD_IN}(?:undo|delete|remove|scratch|take back)\b[^.?!]*\b(?:that|it|last|meal|entry|log(?:ged)?)\b"
     rf"|^\W*undo\W*$|\bi (?:did not|didn't) (?:eat|have) (?:that|it|the (?:{_FOODS}))\b",
     re.IGNORECASE,
 )

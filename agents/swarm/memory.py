@@ -70,8 +70,12 @@ class OlderMessages:
 
 
 def window(transcript: Sequence[Message]) -> list[Message]:
-    """Return the messages that the agent is shown in full."""
-    return list(transcript[-settings.SWARM_WINDOW :])
+    """Return the messages that the agent is shown in full: the last ones; of a longer thread its first one takes the oldest one's place."""
+    shown = list(transcript[-settings.SWARM_WINDOW :])
+    is_longer = len(shown) < len(transcript)
+    if is_longer and shown[-1].parent_id == transcript[0].pk:
+        shown[0] = transcript[0]
+    return shown
 
 
 def remember(turn: Turn, state: DialogState, preferences: Mapping[str, str], *, message: Message | None) -> None:
@@ -84,10 +88,13 @@ def remember(turn: Turn, state: DialogState, preferences: Mapping[str, str], *, 
         message: The one to be answered. Older messages that share words with it are recalled; None: none are.
     """
     summary = newest_summary(turn.agent, turn.channel)
-    turn.transcript = window(turn.transcript)
+    whole_transcript = turn.transcript
+    turn.transcript = window(whole_transcript)
     older = OlderMessages()
     if turn.transcript:
-        older = _older_messages(turn, state, summary, message)
+        has_first_of_thread = len(turn.transcript) < len(whole_transcript) and turn.transcript[0] is whole_transcript[0]
+        window_from = turn.transcript[1 if has_first_of_thread else 0].position
+        older = _older_messages(turn, state, summary, message, window_from=window_from)
     text = memory_section(state, summary, preferences, turn.nonce, between=older.unsummarised, recalled=older.recalled)
     if text:
         turn.add_section("This conversation so far", text)
@@ -100,7 +107,7 @@ def remember(turn: Turn, state: DialogState, preferences: Mapping[str, str], *, 
 
 
 def _older_messages(
-    turn: Turn, state: DialogState, summary: DialogSummary | None, message: Message | None
+    turn: Turn, state: DialogState, summary: DialogSummary | None, message: Message | None, *, window_from: int
 ) -> OlderMessages:
     """Return the messages before the window that are to be quoted: the newest that no summary covers, and those like `message`.
 
@@ -108,8 +115,9 @@ def _older_messages(
         turn: With its transcript cut to the window.
         summary: The newest one; None: no message is covered.
         message: None: none is recalled.
+        window_from: Position of the first message of the window, but for that of a thread.
     """
-    before_window = said_in(turn.channel).filter(position__lt=turn.transcript[0].position)
+    before_window = said_in(turn.channel).filter(position__lt=window_from).exclude(pk=turn.transcript[0].pk)
     if Overrides.of(turn.overrides).apart:  # the agent is not shown what other agents say
         before_window = before_window.filter(Q(agent=turn.agent) | Q(agent=None))
     words_of = searched(before_window, newer=turn.transcript)

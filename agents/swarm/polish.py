@@ -47,7 +47,7 @@ class Material:
         message: The person's, that is answered.
         preferences: How they like to be answered, as text.
         outcomes: What the swarm's tools did in this turn.
-        uncertain: Whether the numbers of the reply are uncertain, so that one may be repeated.
+        uncertain: Whether the numbers of the reply are uncertain, so that each may be repeated once.
         names: Of those who talk here, which are names wherever they stand.
         rules: Of the agent, from `swarm_guards`; a rewriting must keep those that the draft keeps.
     """
@@ -242,12 +242,15 @@ def _why_list_refused(draft: str, text: str, material: Material) -> str:
 
 
 def _why_repetition_refused(draft: str, text: str, material: Material) -> str:
-    """Return why numbers may not be repeated: specification 003 allows one, once, where the numbers are uncertain."""
+    """Return why numbers may not be repeated: specification 003 allows each once, where the numbers are uncertain."""
     repeated = _repeated_numbers(draft, text)
-    if repeated and not material.uncertain:
-        return f"it repeats the number {repeated[0]}, which is not uncertain"
-    if len(repeated) > 1:
-        return f"it repeats the numbers {' and '.join(repeated[:2])}; allowed: one, once"
+    if not repeated:
+        return ""
+    if not material.uncertain:
+        return f"it repeats the number {next(iter(repeated))}, which is not uncertain"
+    for number, times in repeated.items():
+        if times > 1:
+            return f"it repeats the number {number} {times} times; allowed: once"
     return ""
 
 
@@ -277,14 +280,14 @@ def _replacing_phases(phases: Iterable[SwarmPhase]) -> list[str]:
     return [phase.name for phase in phases if phase.name in (SAFETY, RECOVERY)]
 
 
-def _repeated_numbers(draft: str, text: str) -> list[str]:
-    """Return the numbers of the draft that stand in a text more often than there, each as often as it was added."""
+def _repeated_numbers(draft: str, text: str) -> dict[str, int]:
+    """Return how often a text repeats numbers of the draft, by number: how much more often each stands there."""
     in_draft = Counter(_NUMBER.findall(draft))
     in_text = Counter(_NUMBER.findall(_BULLET.sub("", text)))  # "1." before a line of a list repeats nothing
-    repeated: list[str] = []
+    repeated: dict[str, int] = {}
     for number, count in in_text.items():
-        if number in in_draft:
-            repeated += [number] * (count - in_draft[number])
+        if number in in_draft and count > in_draft[number]:
+            repeated[number] = count - in_draft[number]
     return repeated
 
 

@@ -33,7 +33,7 @@ from agents.swarm.intents import intent_of, swarms_for
 from agents.swarm.models import DialogState, Swarm, SwarmPhase, SwarmTurn, UserPreferences
 from agents.swarm.polish import Material, PolishResult, executor_of, polish
 from agents.swarm.state import add_answer, add_quoted, advance, assume, entries, forget_asked, state_of, updating
-from agents.swarm.summaries import queue_summary
+from agents.swarm.summaries import queue_summary, said_in
 from agents.turn.pipeline import Accept, Draft, Overrides, Turn
 
 logger = logging.getLogger(__name__)
@@ -261,6 +261,7 @@ def _read_message(turn: Turn, context: SwarmContext) -> ReadMessage:
         return ReadMessage(context.row, state)
     transcript = [message for message in turn.transcript if message.position < context.message.position]
     transcript.append(context.message)
+    _drop_question_to_another(state, transcript)
     result = _calibrate(turn, context, state, transcript)
     row = _new_row(turn, context)
     row.heuristic = result.calibration.heuristic
@@ -350,14 +351,14 @@ def _take_into_account(
         What a `SwarmTurn` stores of it. In its preferences those of this conversation come before the user's saved ones.
     """
     message = context.message
-    saved_preferences = _saved_preferences(message)
+    stated: dict[str, str] = {}
+    _drop_question_to_another(state, transcript)
     decision = decide(calibration, state, message.text)
     dropped = 0
     is_new = advance(state, message)
     if is_new:
         dropped = _enter_quoted(state, calibration, transcript)
         stated = stated_preferences(calibration, _messages_of_author(message, transcript))
-        state.preferences = {**state.preferences, **stated}
         clarifier.settle(state, decision, position=message.position)
         if decision.kind == "assume":
             assume(state, decision.text, message)
@@ -368,20 +369,30 @@ def _take_into_account(
     return {
         "reading": calibration.model_dump(mode="json"),
         "decision": decision.model_dump(mode="json"),
-        "preferences": {**saved_preferences, **state.preferences},
+        "preferences": {**_saved_preferences(message), **_preferences_here(state, message, stated)},
         "dropped": dropped,
     }
+
+
+def _drop_question_to_another(state: DialogState, transcript: Sequence[Message]) -> None:
+    """Drop the question that waits, without saving that, where it asked another person than the one who wrote the last message."""
+    asked_after = [message for message in transcript if message.position == state.pending.get("position")]
+    if asked_after and asked_after[0] not in _messages_of_author(transcript[-1], transcript):
+        state.pending = {}
 
 
 def _enter_quoted(state: DialogState, calibration: MessageCalibration, transcript: Sequence[Message]) -> int:
     """Enter what the last message of a transcript says into the state; return how many reported entries quote what nobody said.
 
-    A person's message first removes what it asks to forget, and may answer the question before it.
+    A person's message first removes what it asks to forget, and may answer the question before it, if no other person was asked.
     """
     message = transcript[-1]
     if message.agent_id is None:
         forget_asked(state, message)
-        add_answer(state, message, transcript[-2] if len(transcript) > 1 else None)
+        people_before = [earlier for earlier in transcript[:-1] if earlier.agent_id is None]
+        asked_another = bool(people_before) and people_before[-1] not in _messages_of_author(message, transcript)
+        if not asked_another:
+            add_answer(state, message, transcript[-2] if len(transcript) > 1 else None)
     dropped = 0
     for kind in QUOTED_KINDS:
         dropped += add_quoted(state, kind, getattr(calibration, kind), transcript)
@@ -396,6 +407,23 @@ def _messages_of_author(message: Message, transcript: Sequence[Message]) -> list
     # An outsider has a name only, agents and users have keys.
     author = (message.agent_id, message.user_id, message.outsider)
     return [other for other in transcript if (other.agent_id, other.user_id, other.outsider) == author]
+
+
+def _preferences_here(state: DialogState, message: Message, stated: dict[str, str]) -> dict[str, str]:
+    """Return how the author of a message likes to be answered in this conversation; the state keeps it, unless other people talk there.
+
+    Args:
+        state: Not saved here, see `updating`.
+        stated: In this message.
+    """
+    if not stated and not state.preferences:
+        return {}
+    messages_of_people = said_in(state.channel).filter(agent=None)
+    if messages_of_people.exclude(user=message.user_id, outsider=message.outsider).exists():
+        return stated  # what the state keeps may be another person's
+    kept: dict[str, str] = {**state.preferences, **stated}
+    state.preferences = kept
+    return kept
 
 
 def _saved_preferences(message: Message) -> dict[str, str]:

@@ -555,7 +555,8 @@ MECHANISMS: tuple[Mechanism, ...] = (
             "repetition_suppression_enabled": Setting(False, "show the agent its own repeated phrases to avoid"),
             "repetition_threshold": Setting(
                 Decimal("0.300"),
-                "share of recurring 3-grams in its last 5 messages, 0 to 1, above which they are shown (default 0.3)",
+                "share of recurring 3-grams in its last 5 messages, 0 to 1, above which they are shown (default 0.3); they also are "
+                "where nearly all of the messages share a phrase",
                 bounds=("0", "1"),
                 digits=4,
                 places=3,

@@ -193,7 +193,8 @@ def _send_back(turn: Turn, draft: Draft, log: CorrectionLog, result: GateResult,
 
     Where another process judged the same draft under the same key meanwhile its answer is given, and this attempt is not stored.
     """
-    log.feedback = feedback(draft=draft.text, result=result, attempt=log.attempt, left=left)
+    must_answer = turn.wanted_answer is not None  # then `send_message` is its only tool
+    log.feedback = feedback(draft=draft.text, result=result, attempt=log.attempt, left=left, must_answer=must_answer)
     try:
         write_attempt(log)
     except KeyTaken:  # another process logged a draft of this key while this one was judged
@@ -207,7 +208,15 @@ def _send_back(turn: Turn, draft: Draft, log: CorrectionLog, result: GateResult,
     return Revise(log.feedback, session=str(log.session.uuid), outcome=Outcome.CORRECTED)
 
 
-def feedback(*, draft: str, result: GateResult, attempt: int, left: int, external: bool = False) -> str:
+def feedback(
+    *,
+    draft: str,
+    result: GateResult,
+    attempt: int,
+    left: int,
+    external: bool = False,
+    must_answer: bool = False,
+) -> str:
     """Write the feedback on an attempt that failed (AC-7.0.7): findings per failed dimension, and to change more each time.
 
     The draft and the judge's words are data: quoted line by line, their marker-like text neutralised, so that neither can pass for
@@ -217,6 +226,7 @@ def feedback(*, draft: str, result: GateResult, attempt: int, left: int, externa
         attempt: Its number, from 1.
         left: Retries that are left, 1 or more; 0 only where another program decides what then happens.
         external: Whether it is another program's draft: no tools of ours, and whether it is sent is not our decision.
+        must_answer: Whether an answer is asked for, as of a seat in a debate: to say nothing is not offered.
     """
     failed = [
         {
@@ -236,6 +246,7 @@ def feedback(*, draft: str, result: GateResult, attempt: int, left: int, externa
         attempt=attempt,
         left=left,
         external=external,
+        must_answer=must_answer,
     )
 
 

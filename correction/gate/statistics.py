@@ -151,6 +151,11 @@ class DimensionStatistics(_Figures):
     unjudged: dict[str, int] = Field({}, description="how many could not be judged, by why")
     by_judge: tuple[JudgeMeans, ...] = ()
 
+    @computed_field(description="failures ÷ scored, 0 to 1; null where nothing was scored")  # type: ignore[prop-decorator]
+    @property
+    def failure_rate(self) -> float | None:
+        return self.failures / self.scored if self.scored else None
+
     @property
     def mean_first(self) -> float | None:
         """Return the mean score of first drafts; None also where several judges scored, whose scores share no mean."""
@@ -187,6 +192,7 @@ class GateStatistics(_Figures):
     regeneration_count: int = Field(0, description="drafts after the first ones")
     passed_after_retry_count: int = 0
     forced_through_count: int = Field(0, description="messages sent with their best attempt because none passed")
+    forced_after_retry: int = Field(0, exclude=True, description="of the forced through ones, those that had a retry")
     abandoned: int = Field(0, description="messages the agent gave up after a draft was sent back")
     timeouts: int = 0
     overloads: int = 0
@@ -202,11 +208,13 @@ class GateStatistics(_Figures):
     def original_success_rate(self) -> float | None:
         return self.original_pass_count / self.judged_count if self.judged_count else None
 
-    @computed_field(description="forced through ÷ (forced through + passed after a retry), 0 to 1")  # type: ignore[prop-decorator]
+    @computed_field(  # type: ignore[prop-decorator]
+        description="of the messages that had a retry, those forced through ÷ (those + passed after a retry), 0 to 1"
+    )
     @property
     def regeneration_failure_rate(self) -> float | None:
-        ended = self.forced_through_count + self.passed_after_retry_count
-        return self.forced_through_count / ended if ended else None
+        ended = self.forced_after_retry + self.passed_after_retry_count
+        return self.forced_after_retry / ended if ended else None
 
 
 Source = GateSession.Source
@@ -343,6 +351,8 @@ def _counts_by_source(rows: Iterable[Mapping[str, Any]]) -> dict[str, Counter[st
         counts["regeneration_count"] += row["s_attempts"] - row["s_firsts"]
         if outcome in _FIRST_DRAFT_PASSED:
             counts["original_pass_count"] += row["s_firsts_judged"]  # without those of which no dimension was judged
+        if outcome == Outcome.FORCED_THROUGH:
+            counts["forced_after_retry"] += row["s_attempts"] - row["s_firsts"]
         if outcome in _COUNT_OF_OUTCOME:
             counts[_COUNT_OF_OUTCOME[outcome]] += row["s_attempts"]
     return by_source

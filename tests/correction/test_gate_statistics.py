@@ -83,8 +83,23 @@ def test_every_ending_is_counted_apart() -> None:
     assert got.regeneration_failure_rate == 1.0
     adherence, fluency = got.dimensions["adherence"], got.dimensions["fluency"]
     assert (adherence.checks, adherence.scored, adherence.failures, adherence.first_failures) == (11, 7, 5, 2)
+    assert adherence.failure_rate == 5 / 7, "of the seven that were scored"
     assert adherence.unjudged == {"timeout": 1, "overload": 1, "unscored": 1, "budget": 1}
     assert (fluency.checks, fluency.scored, fluency.unjudged, fluency.mean_first) == (1, 0, {"error": 1}, None)
+    assert fluency.failure_rate is None
+
+
+def test_a_message_that_had_no_retry_is_no_failed_regeneration() -> None:
+    agent = make_agent()
+    message(agent, ("forced_through", BAD))  # max_correction_attempts is 0
+
+    alone = get_gate_statistics(agent)
+    message(agent, ("corrected", BAD), ("forced_through", BAD))
+    message(agent, ("corrected", BAD), ("passed_after_retry", GOOD))
+    got = get_gate_statistics(agent)
+
+    assert (alone.forced_through_count, alone.regeneration_count, alone.regeneration_failure_rate) == (1, 0, None)
+    assert (got.forced_through_count, got.regeneration_failure_rate) == (2, 0.5)
 
 
 def test_means_of_first_drafts_and_of_what_was_said_stand_apart() -> None:

@@ -299,9 +299,25 @@ def test_a_stance_that_a_role_requires_is_no_change_of_mind() -> None:
     )
     talking = after_one.decision.what_talking_changed
     assert (talking.seats_changed, talking.seats_by_role) == (0, 2)
-    assert "no seats answer otherwise than in the poll; 2 seats hold the stance of a role." in as_markdown(after_one)
+    unchanged = (
+        "no seats answer otherwise than in the poll; 2 seats hold the stance of a role and count as in the poll."
+    )
+    assert unchanged in as_markdown(after_one)
     assert [move.seat for row in after_two.evidence.rounds if row.changes for move in row.changes.moves] == [2]
     assert after_two.decision.what_talking_changed.seats_changed == 0  # seat 2 says again what it said in the poll
+
+
+def test_a_vote_that_only_roles_turn_is_not_changed_by_talking() -> None:
+    stances = {1: ("yes", "yes"), 2: ("yes", "no"), 3: ("no", "no")}  # primary, opposition, evaluator
+    script = {seat: [{"stance": poll}, {"stance": last}] for seat, (poll, last) in stances.items()}
+    debate = start_debate(topic=TOPIC, mode="devils-advocate", agents=seated(), script=script)
+
+    talking = report(played(debate, 1)).decision.what_talking_changed
+
+    assert talking.poll is not None
+    assert talking.last is not None
+    assert (talking.poll.winner, talking.last.winner) == ("yes", "no")
+    assert (talking.same_winner, talking.seats_changed, talking.seats_by_role) == (True, 0, 2)
 
 
 # -- refused

@@ -29,6 +29,8 @@ from correction.interventions.models import Intervention
 from tests.agents.debates.seating import TOPIC, answered, clerks, debate_of, read, section, text_of, turn_of
 from tests.agents.debates.seats import LINES, Panel, played, seat_of, seated
 from tests.agents.turn.playing import answer_text, answers, shown, take_turn
+from tests.correction.gating import configure as configure_gate
+from tests.correction.gating import judge
 from tests.factories import make_agent, make_channel, say
 from tests.llm_server import LLMServer
 
@@ -229,6 +231,31 @@ def test_feedback_on_a_draft_names_nobody_either(settings: Settings, llm_server:
     assert run.status == "completed"
     feedback = answer_text(answers(llm_server.bodies[1])[0])
     assert "You sound like \u25a1 \u25a1, and not like Ada." in feedback
+
+
+def test_a_seat_whose_answer_the_gate_sends_back_is_offered_only_what_it_can_do(llm_server: LLMServer) -> None:
+    debate = debate_of("collaborative")
+    configure_gate(Agent.objects.get(slug="ada"), "fluency")
+    answer = {"channel": debate.channel.slug, "position": "P.", "reasoning": "R.", "confidence": 0.5}
+    texts = iter(["Stale.", "Fresh."])
+    scores = judge(lambda dimension, tail: 8 if "Fresh." in tail else 2)
+
+    def respond(body: dict[str, Any]) -> dict[str, Any]:
+        if "tools" in body:
+            return {"tool_calls": [("send_message", {**answer, "text": next(texts)})]}
+        return scores(body)
+
+    llm_server.respond = respond
+
+    run = taken(debate, 1, 1)
+
+    assert [message.text for message in run.messages.all()] == ["Fresh."]
+    (first, second) = [body for body in llm_server.bodies if "tools" in body]
+    feedback = answer_text(answers(second)[0])
+    assert "Fluency: 2 of 9" in feedback
+    assert [tool["name"] for tool in first["tools"]] == ["send_message"]
+    assert "do_nothing" not in feedback
+    assert "say nothing" not in feedback
 
 
 class Complains:

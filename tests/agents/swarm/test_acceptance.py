@@ -127,14 +127,15 @@ def test_offline_a_meal_is_logged_too(settings: Settings) -> None:
 
 
 # -- criterion 5: "log that"
-def test_log_that_uses_the_food_that_was_looked_up_before(llm_server: LLMServer) -> None:
+@pytest.mark.parametrize("asked", ["log that", "Can you log that for me, please?"])
+def test_log_that_uses_the_food_that_was_looked_up_before(llm_server: LLMServer, asked: str) -> None:
     agent = eating()
     banana = {"foods": [{"food": "banana", "amount": 1}]}
     mind = Mind(llm_server, says=[("look_up", banana), "A banana has 105 kcal."])
     looked_up, _ = asks(agent, "How many calories are in a banana?")
     mind.says = [("log", {}), "Logged: the banana, 105 kcal."]
 
-    logged, said = asks(agent, "log that")
+    logged, said = asks(agent, asked)
 
     assert [name for name, _ in tools(looked_up)] == ["look_up"]
     assert tools(logged) == [("log", "Logged: 1 banana, 105 kcal, 1 g protein.")]

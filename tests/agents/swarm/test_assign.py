@@ -88,6 +88,13 @@ def test_only_a_phase_whose_prompt_changes_gets_its_next_version() -> None:
     assert not swarm.phases.get(name="core").enabled
 
 
+def test_a_phase_without_a_temperature_gets_that_of_its_kind() -> None:
+    polisher = {**PHASE, "name": "brevity", "phase": "post"}
+    swarm = save_swarm({**GOOD, "phases": [PHASE, polisher, {**polisher, "name": "bold", "temperature": 1}]})
+
+    assert dict(swarm.phases.values_list("name", "temperature")) == {"voice": 0.55, "brevity": 0.4, "bold": 1.0}
+
+
 def test_what_stays_the_same_leaves_no_entry_in_the_history() -> None:
     swarm = save_swarm(GOOD)
 

@@ -139,6 +139,32 @@ def test_without_a_model_nothing_is_asked_but_for_required_information(text: str
 
 
 @pytest.mark.parametrize(
+    ("earlier", "question", "kind"),
+    [
+        ("I weigh 70 kg.", "How much ibuprofen may I take?", "nothing"),
+        ("I weigh 70 kg.", "How much ibuprofen may my 4-year-old son take?", "clarify"),
+        ("My son weighs 20 kg.", "How much ibuprofen may he take?", "nothing"),
+        ("Hello.", "I weigh 70 kg and my son 20 kg. How much ibuprofen may he take?", "nothing"),
+        ("I bought 5 kg of apples.", "Which dosage of ibuprofen may I take?", "clarify"),
+    ],
+)
+def test_by_rules_alone_the_weight_counts_of_the_one_who_takes_the_dose(earlier: str, question: str, kind: str) -> None:
+    before = Message(position=1, text=earlier, outsider="Priya")
+    message = Message(position=2, text=question, outsider="Priya")
+
+    calibration = by_rules(trigger=message, transcript=[before, message], state=DialogState())
+
+    assert decide(calibration, DialogState(), question).kind == kind
+
+
+def test_by_rules_alone_the_weight_of_another_person_in_the_channel_counts_for_nothing() -> None:
+    before = Message(position=1, text="I weigh 90 kg.", outsider="Quentin")
+    message = Message(position=2, text="How much ibuprofen may I take?", outsider="Priya")
+
+    assert by_rules(trigger=message, transcript=[before, message], state=DialogState()).missing == ["body weight"]
+
+
+@pytest.mark.parametrize(
     ("answer", "kind"),
     [
         ("He weighs 20 kg.", "nothing"),

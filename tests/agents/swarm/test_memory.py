@@ -58,6 +58,22 @@ def _offered(body: dict[str, Any]) -> dict[str, int]:
     return {sentence: int(number) for number, sentence, _, _ in SENTENCE.findall(text)}
 
 
+def test_in_a_long_thread_the_message_that_began_it_is_shown_in_full(db: None, settings: Settings) -> None:
+    agent, channel = seated()
+    root = say(channel, "Mia", "Which of the two lamps fits a desk of ninety centimetres by the window?")
+    replies = [say(channel, "Mia", f"Remark number {number}.", parent=root) for number in range(1, 18)]
+    turn = new_turn(agent=agent, channel=channel, trigger=replies[-1])
+    turn.running.append(TraceEntry("calibration", "prepare"))
+
+    remember(turn, DialogState(agent=agent, channel=channel), {}, message=replies[-1])
+
+    assert len(turn.transcript) == settings.SWARM_WINDOW
+    assert turn.transcript == [root, *replies[-settings.SWARM_WINDOW + 1 :]]
+    [section] = turn.sections
+    assert "Remark number 6." in section.body
+    assert root.text not in section.body
+
+
 # -- a long conversation
 @pytest.mark.slow
 def test_many_turns_keep_prompt_length_pinned_facts_and_messages(

@@ -17,6 +17,7 @@ from agents.kit.models import LLMCall, owner_name
 from agents.models import Agent, Channel, Message, Run
 from agents.swarm.models import DialogState, Swarm, SwarmTurn
 from agents.swarm.phases import ensure_default_swarm
+from agents.swarm.state import entries
 from agents.turn.orchestrator import run_turn, start_turn
 from agents.turn.pipeline import Turn
 from agents.turn.prompt import preview_prompt
@@ -137,16 +138,17 @@ def test_offline_long_lists_become_a_paragraph_unless_asked_for(settings: Settin
 @pytest.mark.parametrize(
     ("uncertainty", "polished", "sent"),
     [
-        (0.15, "It costs 40 euros and lasts two years. That is 40 euros.", False),
-        (0.16, "It costs 40 euros and lasts two years. That is 40 euros.", True),
-        (0.9, "It costs 40 euros and lasts two years. That is 40 euros. So: 40 euros.", False),
-        (0.0, "It costs 40 euros and lasts two years.", True),
+        (0.15, "It costs 40 euros and lasts 2 years. That is 40 euros.", False),
+        (0.16, "It costs 40 euros and lasts 2 years. That is 40 euros.", True),
+        (0.9, "It costs 40 euros and lasts 2 years. That is 40 euros. So: 40 euros.", False),
+        (0.9, "It costs 40 euros and lasts 2 years: 40 euros, 2 years.", True),
+        (0.0, "It costs 40 euros and lasts 2 years.", True),
     ],
 )
-def test_a_number_is_repeated_once_and_only_where_it_is_uncertain(
+def test_numbers_are_repeated_once_each_and_only_where_they_are_uncertain(
     llm_server: LLMServer, uncertainty: float, polished: str, sent: bool
 ) -> None:
-    draft = "Well, it costs 40 euros and lasts two years."
+    draft = "Well, it costs 40 euros and lasts 2 years."
     mind = Mind(llm_server, says=[draft])
     mind.reading = {"uncertainty": uncertainty}
     mind.polishes = lambda _: {"json": {"text": polished}}
@@ -157,6 +159,36 @@ def test_a_number_is_repeated_once_and_only_where_it_is_uncertain(
     assert len(noted(run).rejected) == (0 if sent else 1)
     asked = prompt_of(mind.bodies["post"][0])
     assert ("Its numbers are uncertain" in asked) is (uncertainty > 0.15)
+
+
+# -- preferences
+def test_one_person_is_not_answered_as_another_of_the_conversation_likes_it(llm_server: LLMServer) -> None:
+    mind, ada = Mind(llm_server, says=[ANSWER] * 4), with_swarm()
+    wish = "From now on keep it short and use metric units."
+    brief = {"name": "length", "value": "brief", "position": 1, "quote": wish}
+    mind.reading = {"length": None, "preferences": [brief]}
+    first, _ = asks(ada, wish, by="Zed")
+    mind.reading = {"length": None}
+
+    alone, _ = asks(ada, "Which lamp is better?", by="Zed")
+    other, _ = asks(ada, "And which is cheaper?", by="Yan")
+
+    preferences = [noted(run).calibration["preferences"] for run in (first, alone, other)]
+    assert preferences == [{"length": "brief"}, {"length": "brief"}, {}]
+    systems = [system_of(body) for body in mind.bodies["turn"] if len(body["messages"]) == 1]
+    assert ["Be brief." in system for system in systems] == [True, True, False]
+
+
+def test_a_question_to_one_person_does_not_wait_for_the_answer_of_another(settings: Settings) -> None:
+    settings.ACTOR_MODEL = "offline:scripted-1"
+    ada = with_swarm(sample_lines=["I am only a script."])
+    asks(ada, "How much ibuprofen may I take?", by="Zed")
+
+    run, said = asks(ada, "Lunch is at noon.", by="Yan")
+
+    assert [message.text for message in said] == ["I am only a script."]
+    assert noted(run).calibration["decision"]["kind"] == "nothing"
+    assert entries(DialogState.objects.get(), "facts") == []
 
 
 # -- the clarifier is a draft of its own
