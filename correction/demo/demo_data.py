@@ -29,9 +29,9 @@ from correction.gate import observe
 from correction.interventions.models import Intervention
 from correction.models import ObservedMessage
 from evaluation import jobs
-from evaluation.calibration.agreement import refresh
 from evaluation.calibration.jobs import queue_check
 from evaluation.calibration.labels import draw_label_set, drawn_ids, key_of, save_label
+from evaluation.calibration.stored import refresh
 from evaluation.change.over_time import look_for_drift
 from evaluation.models import EvaluationRun, EvaluationSchedule, EvaluationScore, Job
 from evaluation.runs.execute import execute

@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 
 from django.utils import timezone
 
-from evaluation.calibration.agreement import Figure, OrderShown, identity_of
+from evaluation.calibration.agreement import Figure, OrderShown
 from evaluation.calibration.models import JudgeCalibration
+from evaluation.calibration.stored import identity_of
 from evaluation.models import BY_MESSAGE, RULE_JUDGE, EvaluationRun, EvaluationScore, Method, SwapHalf
 from evaluation.runs.spec import RunSpec
 from evaluation.statistics.bootstrap import Observation, bootstrap_difference

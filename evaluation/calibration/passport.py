@@ -26,9 +26,10 @@ from django.conf import settings
 from django.db.models import F
 
 from agents.kit.text.wording import counted, day_text, decimal, signed
-from evaluation.calibration.agreement import MOST_WANTED, Figure, Observed, OrderShown, SwapShown, calibration_of
+from evaluation.calibration.agreement import MOST_WANTED, Figure, Observed, OrderShown, SwapShown
 from evaluation.calibration.labels import Key
 from evaluation.calibration.models import LEAST_ITEMS, JudgeCalibration
+from evaluation.calibration.stored import calibration_of
 from evaluation.judge.identity import JudgeIdentity
 from evaluation.judge.passport import Passport, PassportRow, PassportVerdict, RowName
 from evaluation.models import BY_MESSAGE, COUNTED, EvaluationRun, EvaluationScore, Method

@@ -14,8 +14,9 @@ from typing import Literal
 from django.utils import timezone
 from pydantic import BaseModel, computed_field
 
-from evaluation.calibration.agreement import Figure, SwapShown, identity_of, swap_verdict
+from evaluation.calibration.agreement import Figure, SwapShown, swap_verdict
 from evaluation.calibration.models import JudgeCalibration
+from evaluation.calibration.stored import identity_of
 from evaluation.judge.identity import JudgeIdentity
 from evaluation.models import BY_MESSAGE, EvaluationRun, EvaluationScore, SwapHalf
 from evaluation.runs.numbers import rounded

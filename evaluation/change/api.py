@@ -33,10 +33,10 @@ from evaluation.api.answers import (
 )
 from evaluation.api.requests import by_dimension, by_judge, by_procedure, reading_propositions
 from evaluation.api.runs import accepted
-from evaluation.calibration.agreement import agreements_of
 from evaluation.calibration.labels import Key
 from evaluation.calibration.models import JudgeCalibration
 from evaluation.calibration.passport import passport_of, with_passports
+from evaluation.calibration.stored import agreements_of
 from evaluation.change.choosing import against_baselines
 from evaluation.change.comparison import Comparison
 from evaluation.change.evidence import JudgeAndProcedure, dropped_tags, newest_of_ways, nothing_newer, stale_reasons

@@ -21,8 +21,8 @@ from pydantic_core import to_jsonable_python
 from agents.kit.capability import declared_list
 from agents.kit.running import is_outage
 from agents.models import Agent
-from evaluation.calibration.agreement import agreements_of, calibration_of
 from evaluation.calibration.labels import Key
+from evaluation.calibration.stored import agreements_of, calibration_of
 from evaluation.change.change import ChangeResult
 from evaluation.change.comparison import Comparison, compare
 from evaluation.change.evidence import (

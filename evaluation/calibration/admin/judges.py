@@ -23,10 +23,10 @@ from agents.kit.console.site import Button, ReadOnlyAdmin, console_page
 from agents.kit.text.wording import decimal
 from evaluation.admin.display import dimension_badge, judged_by
 from evaluation.calibration.admin.trust import judge_url, may_see, verdict_badge
-from evaluation.calibration.agreement import calibration_of
 from evaluation.calibration.labels import Key, check_dimension
 from evaluation.calibration.models import LEAST_ITEMS, JudgeCalibration, LabelSet
 from evaluation.calibration.passport import TITLES, passport_of
+from evaluation.calibration.stored import calibration_of
 from evaluation.judge.passport import Passport, PassportRow, RowName
 from evaluation.models import BY_MESSAGE, Method, procedure_fields
 

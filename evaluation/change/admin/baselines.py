@@ -42,9 +42,9 @@ from evaluation.admin.display import (
     simulated_by,
 )
 from evaluation.calibration.admin.trust import passport_badge, passport_badges
-from evaluation.calibration.agreement import agreements_of
 from evaluation.calibration.labels import Key
 from evaluation.calibration.passport import passport_of
+from evaluation.calibration.stored import agreements_of
 from evaluation.change.admin.drift_overview import compare_url, overview_page
 from evaluation.change.evidence import JudgeAndProcedure, dropped_tags, stale_reasons
 from evaluation.change.models import Baseline, Change

@@ -33,9 +33,9 @@ from agents.kit.text.wording import counted, interval_text, signed
 from agents.models import Agent
 from evaluation.admin.display import MEASURE, TONES, dimension_badge, evaluation_link, judged_by, meter
 from evaluation.calibration.admin.trust import not_usable, passport_badge
-from evaluation.calibration.agreement import agreements_of
 from evaluation.calibration.labels import Key
 from evaluation.calibration.passport import passport_of, passports
+from evaluation.calibration.stored import agreements_of
 from evaluation.change.admin.sentinel import judge_notices
 from evaluation.change.evidence import JudgeAndProcedure
 from evaluation.change.history import ROLLING, History, Scored, histories

@@ -9,17 +9,11 @@ import numpy as np
 import pytest
 from django.db import connection
 
-from evaluation.calibration.agreement import (
-    Figure,
-    JudgeAgreement,
-    calibration_of,
-    compute_agreement,
-    refresh,
-    work_one,
-)
+from evaluation.calibration.agreement import Figure, JudgeAgreement, compute_agreement
 from evaluation.calibration.labels import draw_label_set, save_label, withdraw_label
 from evaluation.calibration.models import JudgeCalibration, LabelSet, ScoreLabel
 from evaluation.calibration.passport import passport_lines, passport_of, passport_text, passports_of
+from evaluation.calibration.stored import calibration_of, refresh, work_one
 from evaluation.change.models import Baseline
 from evaluation.commands import outcome_table
 from evaluation.runs.execute import run_json

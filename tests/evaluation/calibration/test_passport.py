@@ -19,11 +19,12 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from agents.models import Agent
-from evaluation.calibration.agreement import compute_agreement, refresh, work_one
+from evaluation.calibration.agreement import compute_agreement
 from evaluation.calibration.jobs import JudgeCheckRequest, request_check
 from evaluation.calibration.labels import Key
 from evaluation.calibration.models import JudgeCalibration
 from evaluation.calibration.passport import not_usable_line, passport_of, passport_text, passports
+from evaluation.calibration.stored import refresh, work_one
 from evaluation.jobs import work_one as work_one_job
 from evaluation.models import EvaluationRun, Job
 from evaluation.runs.execute import capture

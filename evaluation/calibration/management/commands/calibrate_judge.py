@@ -16,13 +16,14 @@ from rich.console import Console
 from agents.kit.commands import NOT_ENOUGH, CodedCommand, console_on, print_table, unusable, wrong
 from agents.kit.text.wording import counted
 from agents.models.conversations import UnknownAgent, find_agents
-from evaluation.calibration.agreement import JudgeAgreement, compute_agreement, labelled_keys, labels_of, refresh
+from evaluation.calibration.agreement import JudgeAgreement, compute_agreement, labelled_keys, labels_of
 from evaluation.calibration.few_shot import CannotTry, FewShotResult, JudgeDown, plan_trial, run_trial
 from evaluation.calibration.label_files import LabelFileError, export_labels, export_template, import_labels, is_json
 from evaluation.calibration.labels import NothingToDraw, check_dimension, draw_label_set
 from evaluation.calibration.models import LabelSet
 from evaluation.calibration.next_labels import draw_next
 from evaluation.calibration.passport import passport_lines, passports
+from evaluation.calibration.stored import refresh
 from evaluation.commands import ProgressBar, as_text, estimate_line, measuring, spent_line
 from evaluation.dimensions import OF_PERSONA
 from evaluation.models import EvaluationRun, Method, procedure_fields
