@@ -6,12 +6,9 @@ import logging
 from typing import Any, ClassVar
 
 import sentry_sdk
-from django.core.exceptions import PermissionDenied
-from django.http import Http404
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from drf_spectacular.utils import OpenApiExample
 from rest_framework.authentication import SessionAuthentication
-from rest_framework.exceptions import APIException
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -19,7 +16,6 @@ from agents.kit.api.problems import Unavailable
 from agents.kit.api.requests import BodyTooLarge, Tokens
 from agents.kit.api.schema import answers
 from agents.kit.api.views import View
-from agents.kit.refusals import Refused
 from correction.litellm.contract import GuardrailAnswer, Round
 from correction.litellm.rounds import answer_round
 from correction.models import CorrectionLog
@@ -88,9 +84,9 @@ class Guardrail(View):
         """
         if isinstance(exc, BodyTooLarge):
             return super().handle_exception(Unavailable(str(exc.detail)))
-        is_refusal = isinstance(exc, APIException | Refused | Http404 | PermissionDenied)
-        if is_refusal:
+        try:
             return super().handle_exception(exc)
-        logger.error("a round of LiteLLM crashed", exc_info=exc)
-        sentry_sdk.capture_exception(exc)
-        return super().handle_exception(Unavailable("the round could not be answered; the log says why"))
+        except Exception:
+            logger.exception("a round of LiteLLM crashed")
+            sentry_sdk.capture_exception(exc)
+            return super().handle_exception(Unavailable("the round could not be answered; the log says why"))

@@ -517,6 +517,15 @@ def test_what_a_gateway_may_leave_out_ends_no_reply(
     assert asked_judge() == 1
 
 
+def test_a_round_repeated_under_its_key_is_answered_as_before(client: Program) -> None:
+    body = {"input_type": "response", "litellm_call_id": "1"}
+
+    first, again = [client.post(ROUTE, body, headers={"Idempotency-Key": "one"}) for _ in range(2)]
+
+    assert (again.status_code, again.json()) == (first.status_code, first.json()) == (200, first.json())
+    assert again["Idempotency-Replayed"] == "true"
+
+
 def test_a_crash_is_answered_so_that_litellm_may_let_the_text_pass(
     client: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
