@@ -222,6 +222,9 @@ class PropositionFile(BaseModel):
             if spec.rule:
                 allowed = " or ".join(TAKES_RULES)
                 yield f"a rule checks one message; {self.dimension} is judged over a window (put it under {allowed})"
+        include_personas = first_given(spec.include_personas, self.include_personas, False)
+        if include_personas and self.level == "evaluation" and Dimension(self.dimension).kind.hides_persona:
+            yield f"include_personas: true; {self.dimension} is measured without the persona (leave it out, or write false)"
         if self.dimension not in BY_ONE_MESSAGE:
             default_first_n, default_last_n = WINDOW_DEFAULTS[self.level]
             first_n = first_given(spec.first_n, self.first_n, default_first_n)
