@@ -172,7 +172,9 @@ class PropositionFile(BaseModel):
         None, description="the agent's slug (environment: the channel's); left out or _default: of every one"
     )
     include_personas: bool | None = Field(
-        None, description="whether the judge sees the persona; default true in adherence, false in the others"
+        None,
+        description="whether the judge sees the persona; default true in adherence, false in the others (an evaluation of consistency, "
+        "fluency or ideas_quantity never shows it)",
     )
     target_type: Literal["agent", "environment"] = Field("agent", description="environment = a whole channel")
     level: Literal["evaluation", "action"] = Field(
