@@ -322,7 +322,7 @@ def known_of(state: DialogState) -> dict[str, Any]:
     summary = newest_summary(state.agent, state.channel)
     return {
         "state": state,
-        "preferences_apply": not several_people_talk(state.channel),
+        "preferences_apply": not (state.preferences and several_people_talk(state.channel)),
         "pinnable": LIST_KINDS,
         "kinds": by_kind(state),
         "summary": summary,
