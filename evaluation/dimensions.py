@@ -33,6 +33,7 @@ class Kind:
         takes_rules: Its propositions may have a rule and a precondition, which look at the text of one message.
         has_gate: The gate can judge drafts for it.
         shows_persona: The judge sees the persona, unless a proposition file says otherwise.
+        hides_persona: An evaluation never shows the judge the persona, and a proposition file cannot say otherwise.
         statistic: The statistic that the offline judge measures for it (`measure` in proposition files); empty when there is none.
     """
 
@@ -42,15 +43,16 @@ class Kind:
     takes_rules: bool = False
     has_gate: bool = False
     shows_persona: bool = False
+    hides_persona: bool = False
     statistic: str = ""
 
 
 KINDS = {
     Dimension.ADHERENCE: Kind(judged_by="message", takes_rules=True, has_gate=True, shows_persona=True),
-    Dimension.CONSISTENCY: Kind(judged_by="pair", has_gate=True, statistic="voice"),
-    Dimension.FLUENCY: Kind(judged_by="window", has_gate=True, statistic="phrases"),
+    Dimension.CONSISTENCY: Kind(judged_by="pair", has_gate=True, hides_persona=True, statistic="voice"),
+    Dimension.FLUENCY: Kind(judged_by="window", has_gate=True, hides_persona=True, statistic="phrases"),
     Dimension.CONVERGENCE: Kind(judged_by="window", measured_of="channel", statistic="voices"),
-    Dimension.IDEAS_QUANTITY: Kind(judged_by="window", measured_of="channel", counted=True),
+    Dimension.IDEAS_QUANTITY: Kind(judged_by="window", measured_of="channel", counted=True, hides_persona=True),
 }
 
 # The ids of those that share a trait.

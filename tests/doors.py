@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -11,7 +12,7 @@ from typing import Any, Protocol
 
 import pytest
 from django.core.management import CommandError, call_command, get_commands, load_command_class
-from django.forms import Field, MultipleChoiceField
+from django.forms import Field, MultipleChoiceField, Textarea
 from django.test import Client
 from drf_spectacular.generators import SchemaGenerator
 
@@ -78,7 +79,7 @@ class CommandDoor:
         if field.kind != "file":
             return f"{field.option}={typed(value)}"
         path = self.folder / "typed.yaml"
-        path.write_text(value)
+        path.write_text(value if isinstance(value, str) else json.dumps(value))
         return f"{field.option}={path}"
 
 
@@ -99,10 +100,15 @@ class PageDoor:
 
     def refusal(self, asked: Asked) -> tuple[str, str]:
         chosen, fields = {**self.usual, **asked}, self._fields()
-        sent = {
-            name: value if isinstance(fields.get(name), MultipleChoiceField) else typed(value)
-            for name, value in chosen.items()
-        }
+        sent = {}
+        for name, value in chosen.items():
+            field = fields.get(name)
+            if isinstance(field, MultipleChoiceField):
+                sent[name] = value
+            elif field is not None and isinstance(field.widget, Textarea) and isinstance(value, dict):
+                sent[name] = json.dumps(value)  # YAML, not tags
+            else:
+                sent[name] = typed(value)
         page = confirm(self.client, self.url, **sent)
         assert page.status_code == 200
         [(field, sentences)] = page.context["form"].errors.items()

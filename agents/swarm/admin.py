@@ -45,7 +45,14 @@ from agents.swarm.state import (
     unpin,
     updating,
 )
-from agents.swarm.summaries import NOTE_CHARACTERS, newest_summary, text_of, why_no_summary, write_summary
+from agents.swarm.summaries import (
+    NOTE_CHARACTERS,
+    newest_summary,
+    several_people_talk,
+    text_of,
+    why_no_summary,
+    write_summary,
+)
 from agents.swarm.talk import refused_polishes, trace_lines, trace_of
 
 PAGES = "admin/swarm/swarm/"
@@ -315,6 +322,7 @@ def known_of(state: DialogState) -> dict[str, Any]:
     summary = newest_summary(state.agent, state.channel)
     return {
         "state": state,
+        "preferences_apply": not (state.preferences and several_people_talk(state.channel)),
         "pinnable": LIST_KINDS,
         "kinds": by_kind(state),
         "summary": summary,

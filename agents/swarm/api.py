@@ -27,7 +27,14 @@ from agents.swarm.assign import Name, SwarmRequest, save_swarm
 from agents.swarm.calibration import PREFERENCES
 from agents.swarm.models import DialogEntry, DialogState, Swarm, SwarmPhase
 from agents.swarm.state import KINDS, StateRefused, add, edit, entries, pin, remove, unpin, updating
-from agents.swarm.summaries import NOTE_CHARACTERS, newest_summary, text_of, why_no_summary, write_summary
+from agents.swarm.summaries import (
+    NOTE_CHARACTERS,
+    newest_summary,
+    several_people_talk,
+    text_of,
+    why_no_summary,
+    write_summary,
+)
 from agents.swarm.talk import RefusedPolish, refused_polishes
 
 MOST_ENTRIES = 100
@@ -160,7 +167,8 @@ class Dialog(BaseModel):
         dropped: Entries that did not stand in the message they named.
         anchor, goal: At most one entry each.
         pending: The question that waits for its answer.
-        preferences: Of the person who talks here; not applied while several do.
+        preferences: Of the person who talks here; `preferences_apply` is false while several do: then each is answered as their own
+            account says.
         summary: Of older messages; null while there is none.
         summary_failed: Why the newest older messages are not summarised; empty when they are.
         refused_polishes: Of the last five turns that had one, the newest first.
@@ -178,6 +186,7 @@ class Dialog(BaseModel):
     decisions: list[Remembered]
     pending: dict[str, Any]
     preferences: dict[str, str]
+    preferences_apply: bool
     last_tool: dict[str, Any]
     summary: str | None
     summary_failed: str
@@ -276,6 +285,7 @@ def dialog_of(state: DialogState) -> Dialog:
             name: getattr(state, name)
             for name in ("position", "turn", "dropped", "pending", "preferences", "last_tool")
         },
+        preferences_apply=not several_people_talk(state.channel),
         summary=text_of(summary, state) if summary else None,
         summary_failed=why_no_summary(state.agent, state.channel),
         refused_polishes=refused_polishes(state.agent, state.channel),

@@ -391,6 +391,12 @@ def said_in(channel: Channel) -> QuerySet[Message]:
     return messages if channel.synthetic else messages.filter(synthetic=False)
 
 
+def several_people_talk(channel: Channel) -> bool:
+    """Return whether more than one person talked in a channel: then preferences of the conversation are not applied."""
+    people = said_in(channel).filter(agent=None).order_by().values_list("user", "outsider").distinct()
+    return len(people[:2]) > 1
+
+
 def _last_before_window(messages: QuerySet[Message]) -> int:
     """Return the position of the last message before the window; 0 when all are in it."""
     size = settings.SWARM_WINDOW

@@ -43,7 +43,7 @@ from evaluation.simulation.situations import Situation, load_situations
 
 FOLDED = (
     *("by", "position_bins", "simulate", "situations", "actor_model", "repeats", "seed", "per_call", "hard"),
-    *("double_check", "method", "few_shot", "history", "history_where"),
+    *("double_check", "method", "few_shot", "additional_context", "history", "history_where"),
 )
 CHOICES = ("dimensions", "samples", "where", "window", "judge", *FOLDED)
 

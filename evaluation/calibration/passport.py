@@ -40,6 +40,7 @@ CHANCE = 0.5
 BELOW_PEOPLE = 0.1  # of kappa: so much less than two people a judge may agree
 NO_LABELS = "no human labels yet"
 NOT_CHECKED = "not checked"
+NOT_COMPUTED = "not computed yet"
 HOW = "manage.py calibrate_judge and check_judge get what is missing."
 EARLIER = "of an earlier model or prompt"
 JUDGE_IS: dict[PassportVerdict, str] = {
@@ -296,19 +297,25 @@ def _violation_rows(row: JudgeCalibration) -> list[PassportRow]:
 def _observed_rows(row: JudgeCalibration) -> list[PassportRow]:
     """Return the spread between repeats and the coverage, which decide nothing."""
     observed = Observed.model_validate(row.observed)
+    is_known = bool(row.observed) or not row.is_stale  # else a worker computes it soon
     retest = PassportRow(
         name="retest",
         value=observed.noise,
         interval=None,
         n=observed.repeated,
         verdict=None,
-        text="nothing was judged twice",
+        text="nothing was judged twice" if is_known else NOT_COMPUTED,
     )
     if observed.noise is not None:
         judged_twice = counted(observed.repeated, "judgement")
         retest.text = f"±{observed.noise:.2f} points between repeats of {judged_twice}"
     coverage = PassportRow(
-        name="coverage", value=None, interval=None, n=observed.asked, verdict=None, text="nothing was judged yet"
+        name="coverage",
+        value=None,
+        interval=None,
+        n=observed.asked,
+        verdict=None,
+        text="nothing was judged yet" if is_known else NOT_COMPUTED,
     )
     if observed.asked:
         coverage.value = round(observed.scored / observed.asked, 4)

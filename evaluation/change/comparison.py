@@ -363,6 +363,8 @@ def _notes_on(comparison: Comparison) -> list[str]:
         notes.append(
             f"different messages were compared: baseline {baseline.scope or 'all'}, candidate {candidate.scope or 'all'}"
         )
+    if None not in (baseline.background, candidate.background) and baseline.background != candidate.background:
+        notes.append("the judge was given another background in each: a difference may come from it")
     if comparison.changed:
         why = "its words, weight or rule, the trait it speaks of, or the judge's prompt changed"
         notes.append(f"not the same proposition any more, so not compared: {', '.join(comparison.changed)} ({why})")

@@ -6,6 +6,7 @@ Every scored judgement is in it, clustered by what was judged (`judgements`). `m
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, SkipValidation
 
@@ -33,6 +34,7 @@ class Measurement(BaseModel):
         evaluation_run: Its row; None for a file, and where several evaluations are behind it.
         scope: Which messages, as people say it, e.g. ``7d, build=41``; empty: all; None where that is not known.
         where: The tags its messages have; None where that is not known.
+        background: What the judge was given beside the messages (`additional_context`); None where that is not known.
         judged_by: Who gave the scores: servers, models and prompts; empty where that is not known.
     """
 
@@ -49,6 +51,7 @@ class Measurement(BaseModel):
     evaluation_run: int | None = None
     scope: str | None = Field(None, exclude=True)
     where: dict[str, str] | None = None
+    background: SkipValidation[Mapping[str, Any]] | None = Field(None, exclude=True)
     judged_by: tuple[JudgeIdentity, ...] = Field((), exclude=True)
 
     def extended_by(self, other: Measurement) -> Measurement:
@@ -88,6 +91,7 @@ def measurement_of(run: EvaluationRun, *, name: str = "", dimensions: Collection
         evaluation_run=run.pk,
         scope=_scope_of(run),
         where={} if run.simulated else run.where,  # the tags of a simulation are its own
+        background=run.additional_context,
         judged_by=known_identities(run, moments_of_change()),
     )
 
@@ -171,18 +175,20 @@ def _measurements_of(runs: Mapping[str, EvaluationRun]) -> list[Measurement]:
 def _joined(measurements: Sequence[Measurement]) -> Measurement:
     """Return measurements of different dimensions as one: name, persona and scope are those of the last, the newest.
 
-    `where` is None where they are of different tags, `evaluation_run` where they are several.
+    `where` and `background` are None where they differ, `evaluation_run` where they are several.
     """
     joined = measurements[0]
     for measurement in measurements[1:]:
         joined = joined.extended_by(measurement)
     newest = measurements[-1]
     same_tags = all(measurement.where == newest.where for measurement in measurements)
+    same_background = all(measurement.background == newest.background for measurement in measurements)
     update = {
         "dimensions": joined.dimensions,
         "runs": joined.runs,
         "judged_by": joined.judged_by,
         "where": newest.where if same_tags else None,
+        "background": newest.background if same_background else None,
         "evaluation_run": newest.evaluation_run if len(measurements) == 1 else None,
     }
     return newest.model_copy(update=update)

@@ -172,7 +172,9 @@ class PropositionFile(BaseModel):
         None, description="the agent's slug (environment: the channel's); left out or _default: of every one"
     )
     include_personas: bool | None = Field(
-        None, description="whether the judge sees the persona; default true in adherence, false in the others"
+        None,
+        description="whether the judge sees the persona; default true in adherence, false in the others (an evaluation of consistency, "
+        "fluency or ideas_quantity never shows it)",
     )
     target_type: Literal["agent", "environment"] = Field("agent", description="environment = a whole channel")
     level: Literal["evaluation", "action"] = Field(
@@ -222,6 +224,9 @@ class PropositionFile(BaseModel):
             if spec.rule:
                 allowed = " or ".join(TAKES_RULES)
                 yield f"a rule checks one message; {self.dimension} is judged over a window (put it under {allowed})"
+        include_personas = first_given(spec.include_personas, self.include_personas, False)
+        if include_personas and self.level == "evaluation" and Dimension(self.dimension).kind.hides_persona:
+            yield f"include_personas: true; {self.dimension} is measured without the persona (leave it out, or write false)"
         if self.dimension not in BY_ONE_MESSAGE:
             default_first_n, default_last_n = WINDOW_DEFAULTS[self.level]
             first_n = first_given(spec.first_n, self.first_n, default_first_n)

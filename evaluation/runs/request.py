@@ -10,23 +10,25 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import fields
+from pathlib import Path
 from typing import Annotated, Any, Self
 
 from django.conf import settings
-from pydantic import AfterValidator, Field, ValidationInfo, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, model_validator
 from pydantic_core import PydanticCustomError
 
 from agents.bodies import AgentSlug, ChannelSlug, NamedAgents
-from agents.kit.bodies import ABSENT, Anything, Body, OneOf, Reads, Refused, Tags, fault, is_local
+from agents.kit.bodies import ABSENT, Anything, Body, OneOf, Reads, Refused, Tags, fault, is_local, not_there
 from agents.kit.llm.endpoints import model_of, problem_of
 from agents.kit.llm.providers import batch_problem, reads_files
 from agents.kit.llm.providers.base import OFFLINE_MODELS
+from agents.kit.text.storable import storable
 from agents.kit.use_cases import FieldDisplay, FromFile
 from agents.models import Agent, Channel
 from evaluation.dimensions import BY_ONE_MESSAGE
 from evaluation.judge.examples import NoExamples, find_examples, newest_examples
 from evaluation.models import CHANNEL_DIMENSIONS, Dimension, Method, procedure_name
-from evaluation.propositions.files import YamlProblems, default_dimensions
+from evaluation.propositions.files import YamlProblems, default_dimensions, read_mapping
 from evaluation.runs.control import is_judge_allowed, judges_offered, queue_run
 from evaluation.runs.planning import ENOUGH_MESSAGES, PreparedRun
 from evaluation.runs.spec import MOST_REPEATS, RunSpec
@@ -69,6 +71,28 @@ def _check_actor(name: str, info: ValidationInfo) -> str:
     if reads_files(name) and name != model_of("actor") and not is_local(info):
         raise ValueError(f"actor_model {name[:80]!r}: allowed: the name of a model, or {OFFLINE_MODELS['actor'][0]}")
     return name
+
+
+def _read_context(value: Any) -> Any:
+    """Read context that is a file (a path) or the text of one; any other value is returned as it is, for pydantic to check.
+
+    Dates, which YAML has and JSON has not, become texts.
+
+    Raises:
+        ValueError: The YAML cannot be used.
+    """
+    if not isinstance(value, str | Path):
+        return value
+    try:
+        _, data = read_mapping(value, "names and what they stand for")
+        context = json.loads(json.dumps(data, default=str))
+    except YamlProblems as problems:
+        raise not_there(str(problems)) from None
+    except TypeError as error:  # of a name that is a date
+        raise ValueError(f"allowed: names that are texts; {error}") from None
+    if storable(context) != context:
+        raise ValueError("holds a NUL character or half of a surrogate pair; allowed: any other text")
+    return context
 
 
 def _check_context_size(context: dict[str, Any]) -> dict[str, Any]:
@@ -177,8 +201,15 @@ class EvaluationRequest(Body):
         description="send the questions as Message Batches: half the price, an answer within a day; a command waits for it, and after "
         "Ctrl-C the same command, or a worker, resumes",
     )
-    additional_context: Annotated[Anything, AfterValidator(_check_context_size)] = Field(
-        {}, description="shown to the judge as data"
+    additional_context: Annotated[
+        Anything,
+        BeforeValidator(_read_context),
+        AfterValidator(_check_context_size),
+        FieldDisplay(option="--context", label="Background for the judge", is_yaml=True),
+    ] = Field(
+        {},
+        description="background that the judge is shown as data, and preconditions are given: names and what they stand for, such as "
+        f"season: winter, as YAML or JSON of at most {MOST_CONTEXT:,} characters",
     )
 
     @model_validator(mode="after")

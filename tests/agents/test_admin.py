@@ -117,3 +117,5 @@ def test_the_kit_alone_knows_the_theme() -> None:
     knowing = [path for path in sources if re.search(r"^\s*(?:from|import) unfold", path.read_text(), flags=re.M)]
 
     assert {path.parent.relative_to(root).as_posix() for path in knowing} == {"agents/kit/console"}
+    templates = [path for app in ("agents", "evaluation", "correction") for path in (root / app).rglob("*.html")]
+    assert not [path for path in templates if re.search(r"""["']unfold/|load [^%]*unfold""", path.read_text())]

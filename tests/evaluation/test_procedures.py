@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from django.core.checks import run_checks
 from django.core.management import call_command
 from django.test import Client
+from django.urls import reverse
 from pytest_django import Settings
 
 from agents.models import Agent
@@ -19,6 +21,7 @@ from evaluation.ci.measure import coverage_of
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.execute import capture
 from evaluation.runs.spec import RunSpec
+from tests.console import confirm
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers, claims_of, entry, prompt_of, tail_of
 from tests.evaluation.measuring import evaluate_agent, measured, three_kinds
@@ -203,6 +206,24 @@ def test_the_command_takes_all_of_it(llm_server: LLMServer, ada: Agent) -> None:
     document = json.loads(out.getvalue())
     assert (document["runs"][0]["procedure"], document["runs"][0]["repeats"]) == ("tinytroupe+hard+double-check", 2)
     assert "noise" in document["runs"][0]["dimensions"]["adherence"]
+
+
+def test_background_is_given_in_a_file_of_the_command_or_typed_in_the_console(
+    llm_server: LLMServer, ada: Agent, root: Client, tmp_path: Path
+) -> None:
+    llm_server.respond = answers(lambda claim: entry(6, flaws=[]))
+    background = "season: winter\nsince: 2026-01-31\nrefunds: {days: 30, note: 'no, never later'}\n"
+    file = tmp_path / "background.yaml"
+    file.write_text(background)
+
+    words = (f"--context={file}", "--no-simulate", "--agents=ada", "--dimensions=adherence")
+    call_command("capture_baseline", *words, stdout=io.StringIO())
+    typed = {"dimensions": ["adherence"], "judge": EvaluationRun.objects.get().judge, "additional_context": background}
+    confirm(root, reverse("admin:evaluation_agent_evaluate", args=[ada.pk]), **typed)
+
+    given = {"season": "winter", "since": "2026-01-31", "refunds": {"days": 30, "note": "no, never later"}}
+    assert [run.additional_context for run in EvaluationRun.objects.order_by("pk")] == [given, given]
+    assert "no, never later" in prompt_of(llm_server.bodies[0])
 
 
 def test_the_console_marks_what_was_judged_differently(llm_server: LLMServer, ada: Agent, root: Client) -> None:

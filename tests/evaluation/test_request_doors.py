@@ -54,6 +54,9 @@ MEASURING: list[Refusal] = [
     ({"by": "day"}, "by", "allowed: 'position'"),
     ({"position_bins": "9-1"}, "position_bins", "allowed: up to 12 stretches of positions"),
     ({"position_bins": "1-2,3-4", "samples": 1}, "samples", "at least one for each of the 2 bins"),
+    ({"additional_context": "winter"}, "additional_context", "expected a mapping"),
+    ({"additional_context": "2026-01-01: winter"}, "additional_context", "names that are texts"),
+    ({"additional_context": 'season: "\\0"'}, "additional_context", "NUL"),
     ({"judge": FILE_OF_THE_SERVER}, "judge", "allowed: offline:lexical-1"),
     ({"additional_context": {"a": "b" * 10_000}}, "additional_context", "allowed: a JSON object of at most 10,000"),
 ]

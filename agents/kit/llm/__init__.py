@@ -1,4 +1,8 @@
-"""Calling a model: `complete`, `complete_many`, `complete_together`, and the values that go in and come out."""
+"""Calling a model: `complete`, `complete_many`, `complete_together`, and the values that go in and come out.
+
+A request (`requests`) goes through `runtime`, which waits for it, to the thread of `loop`; there `asking` puts it to the provider that
+`endpoints` names, and the reply is noted in the `ledger` with its price. A call that fails is a reply, too.
+"""
 
 from agents.kit.llm.requests import (
     Block,

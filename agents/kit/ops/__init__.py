@@ -1,1 +1,1 @@
-"""Looking after an installation: the hourly sums of its logs."""
+"""Looking after an installation: health and metrics, log lines and Sentry, hourly sums of the logs, and what is pruned."""

@@ -98,6 +98,21 @@ def test_entries_are_pinned_changed_added_with_their_quote_and_removed(
     assert left == []
 
 
+def test_the_answer_says_that_preferences_are_not_applied_while_several_people_talk(
+    client: Program, remembered: DialogState
+) -> None:
+    root = signed_in(superuser("eve"))
+    alone = client.patch(dialog(client), {"preferences": {"tone": "direct"}}).json()
+    page = read(root, page_of(remembered))
+    say(remembered.channel, "Zoe", "Hello.")
+    several = client.patch(dialog(client), {"preferences": {"tone": "calm"}}).json()
+
+    assert (alone["preferences"], alone["preferences_apply"]) == ({"tone": "direct"}, True)
+    assert (several["preferences"], several["preferences_apply"]) == ({"tone": "calm"}, False)
+    assert "Not applied" not in page
+    assert "Not applied" in read(root, page_of(remembered))
+
+
 @pytest.mark.parametrize(
     ("body", "field", "part"),
     [

@@ -10,7 +10,7 @@ import pytest
 from agents.debates.answers import Answer
 from agents.debates.measures import groupthink
 from agents.debates.models import Debate, DebateRound
-from agents.models import Agent, Channel
+from agents.models import Agent, Channel, Message
 from correction.interventions import Finding, FunctionalPrecondition
 from correction.interventions.functions import FUNCTIONS
 from tests.correction.interventions.steering import ECHOES, MIXED, chatter, context_of
@@ -55,6 +55,15 @@ def test_message_count_holds_from_n_messages_of_the_agent_on_ac_7_1_7(
 
     assert held(ada, office, "message_count", window=2, at_least=7) == (expected, said)
     assert held(ada, office, "message_count", window=2, at_least=7, of="channel") == (True, 2 * said)
+
+
+def test_a_turn_in_a_long_channel_does_not_count_all_its_messages(ada: Agent, office: Channel) -> None:
+    messages = [Message(channel=office, position=number, agent=ada, text="No.") for number in range(1, 1_203)]
+    Message.objects.bulk_create(messages)
+
+    assert held(ada, office, "message_count", at_least=7) == (True, 1_000)
+    assert held(ada, office, "message_count", at_least=1_202) == (True, 1_202)
+    assert held(ada, office, "message_count", at_least=1_203) == (False, 1_202)
 
 
 def test_vocabulary_similarity_tells_an_echo_from_a_conversation(ada: Agent, office: Channel) -> None:

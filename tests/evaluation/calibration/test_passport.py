@@ -23,7 +23,7 @@ from evaluation.calibration.agreement import compute_agreement
 from evaluation.calibration.jobs import JudgeCheckRequest, request_check
 from evaluation.calibration.labels import Key
 from evaluation.calibration.models import JudgeCalibration
-from evaluation.calibration.passport import not_usable_line, passport_of, passport_text, passports
+from evaluation.calibration.passport import not_usable_line, passport_of, passport_text, passports, passports_of
 from evaluation.calibration.stored import refresh, work_one
 from evaluation.jobs import work_one as work_one_job
 from evaluation.models import EvaluationRun, Job
@@ -225,6 +225,25 @@ def test_figures_of_another_model_than_the_newest_decide_nothing(swap_identity: 
     assert swap_row is not None
     assert passport.rows[0].verdict == "not shown"
     assert (swap_row.verdict == "not shown") == is_old
+
+
+def test_beside_a_fresh_evaluation_it_does_not_say_that_nothing_was_judged(
+    llm_server: LLMServer, propositions: PropositionFolder
+) -> None:
+    propositions.claims("adherence/_default.yaml", "voice")
+    ada = make_agent()
+    talk(ada, [f"Line {n}." for n in range(12)])
+    llm_server.respond = answers(lambda claim: 8)
+
+    def coverage() -> str:
+        (passport,) = passports_of([found.summary.run])
+        return next(row.text for row in passport.rows if row.name == "coverage")
+
+    (found,) = capture([RunSpec(agent=ada, dimensions=("adherence",))])
+
+    assert coverage() == "not computed yet"
+    assert work_one(owner="test")
+    assert coverage() == "12 of 12 scored, 1 evaluation"
 
 
 def test_an_evaluation_by_another_model_makes_the_passport_stale(

@@ -148,6 +148,24 @@ def test_played_speech_is_clustered_by_situation() -> None:
         assert clusters(measurement_of(run)) == expected
 
 
+def test_a_comparison_says_that_the_judge_was_given_another_background(ada: Agent) -> None:
+    def measured(**background: str) -> Measurement:
+        run = make_run(ada, additional_context=background)
+        for message in Message.objects.filter(agent=ada):
+            make_score(run, 5, message=message)
+        return measurement_of(run)
+
+    def is_noted(before: Measurement, now: Measurement) -> bool:
+        return any("another background" in note for note in compare(before, now).notes)
+
+    winter = measured(season="winter")
+
+    assert is_noted(winter, measured())
+    assert not is_noted(winter, measured(season="winter"))
+    of_file = winter.model_copy(update={"background": None})
+    assert not is_noted(of_file, measured()), "not known is not another one"
+
+
 def test_a_run_that_is_not_completed_does_not_compare(ada: Agent) -> None:
     run = make_run(ada, status="failed", error="the judge scored nothing")
 

@@ -120,12 +120,21 @@ def test_a_wrong_field_is_refused_with_what_is_allowed(fields: dict[str, Any], w
         ({"precondition": "is_reply"}, {"dimension": "fluency"}, "a precondition looks at one message"),
         ({"first_n": 0, "last_n": 1}, {"dimension": "fluency"}, "needs at least 2 events"),
         ({}, {"dimension": "fluency", "target_type": "environment"}, "fluency is measured of one agent"),
+        ({"include_personas": True}, {"dimension": "fluency"}, "fluency is measured without the persona"),
+        ({}, {"dimension": "consistency", "include_personas": True}, "consistency is measured without the persona"),
+        ({}, {"dimension": "ideas_quantity", "target_type": "environment", "include_personas": True}, "without the persona"),
     ],
 )  # fmt: skip
 def test_what_the_dimension_or_level_does_not_allow_is_refused(
     fields: dict[str, Any], about: dict[str, str], words: str
 ) -> None:
     assert words in complaint(spec(**fields), **about)
+
+
+def test_a_draft_may_be_judged_for_fluency_with_the_persona_in_sight() -> None:
+    fields = {"dimension": "fluency", "level": "action"}
+
+    assert resolved(fields, include_personas=True).include_personas
 
 
 def test_a_file_has_propositions_each_with_its_own_id() -> None:

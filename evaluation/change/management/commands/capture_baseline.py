@@ -74,7 +74,7 @@ class Command(CodedCommand):
             help=f"measure agents with fewer than {ENOUGH_MESSAGES} messages by these alone, instead of simulating ten "
             "conversations with them",
         )
-        add_options(parser.add_argument_group("how it is judged"), AgentsRequest, *HOW, "batch")
+        add_options(parser.add_argument_group("how it is judged"), AgentsRequest, *HOW, "additional_context", "batch")
         parser.add_argument(
             "--yes",
             action="store_true",

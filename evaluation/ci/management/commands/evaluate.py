@@ -265,7 +265,7 @@ class Command(CodedCommand):
             help="exit code 2 unless the judge's passport is usable in each dimension that it scores (console: Quality › Labels › Judges)",
         )
 
-        add_options(parser.add_argument_group("how it is judged"), AgentsRequest, *HOW)
+        add_options(parser.add_argument_group("how it is judged"), AgentsRequest, *HOW, "additional_context")
 
         add = parser.add_argument_group("what comes out").add_argument
         add("--json", action="store_true", help="print one JSON object on standard output and nothing else")
