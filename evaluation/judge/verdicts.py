@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from agents.kit.llm import InvalidAnswer
+from agents.kit.llm.requests import short_line as storable_line
 from agents.kit.text.patterns import Undecided, one_message
 from evaluation.models import OUT_OF_REACH, RULE_JUDGE, Method
 from evaluation.propositions.preconditions import Target, known_preconditions
@@ -161,7 +162,8 @@ def verdict_by_precondition(
     try:
         holds = known_preconditions()[name](target, additional or {}, variables or {})
     except Exception as error:  # noqa: BLE001 (whatever a team's function raises)
-        return unscored(f"precondition {name} failed: {type(error).__name__}: {error}", cause=PRECONDITION_FAILED)
+        reason = storable_line(f"precondition {name} failed: {type(error).__name__}: {error}")
+        return unscored(reason, cause=PRECONDITION_FAILED)
     return None if holds else trivial(f"precondition {name} does not hold")
 
 

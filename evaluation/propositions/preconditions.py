@@ -61,6 +61,8 @@ def _team_preconditions(paths: tuple[str, ...]) -> _TeamPreconditions:
             function = import_string(path)
             if name in PRECONDITIONS or name in functions.usable:
                 raise ValueError(f"there is a precondition {name!r} already; allowed: another name")
+            if inspect.iscoroutinefunction(function):  # what it returns is always true
+                raise ValueError("it is an async function; allowed: def")
             arguments = list(inspect.signature(function).parameters)
             if len(arguments) != 3:
                 raise ValueError(f"its arguments are ({', '.join(arguments)}); allowed: (target, context, variables)")

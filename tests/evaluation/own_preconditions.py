@@ -15,6 +15,14 @@ def fails(target: Target, context: Mapping[str, object], variables: Mapping[str,
     raise KeyError("the till")
 
 
+def quotes_bytes(target: Target, context: Mapping[str, object], variables: Mapping[str, str]) -> bool:
+    raise ValueError("cannot read \x00 \ud800\nat the till")
+
+
+async def later(target: Target, context: Mapping[str, object], variables: Mapping[str, str]) -> bool:
+    return False
+
+
 def is_reply(target: Target, context: Mapping[str, object], variables: Mapping[str, str]) -> bool:
     return True
 

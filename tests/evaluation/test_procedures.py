@@ -167,11 +167,25 @@ def test_a_team_s_precondition_that_fails_leaves_its_claim_unscored_and_says_why
     assert coverage_of(run)["adherence"].failed == 1, "it is not what could not be evaluated"
 
 
+def test_what_a_failing_precondition_says_is_stored_whatever_characters_it_quotes(
+    llm_server: LLMServer, propositions: PropositionFolder, settings: Settings
+) -> None:
+    settings.PROPOSITION_PRECONDITIONS = [f"{OWN}.quotes_bytes"]
+    propositions.claims("adherence/ada.yaml", "busy", extra="precondition: quotes_bytes")
+
+    run = evaluate_agent(agent=speaking("ada", ["No."]), dimensions=("adherence",)).run
+
+    assert (run.status, rows()["busy"].status) == ("completed", "unscored")
+    assert rows()["busy"].reason.endswith("at the till")
+    assert "\x00" not in rows()["busy"].reason
+
+
 @pytest.mark.parametrize(
     ("path", "said"),
     [
         ("nowhere.at_all", "ModuleNotFoundError"),
         (f"{OWN}.is_reply", "there is a precondition 'is_reply' already"),
+        (f"{OWN}.later", "it is an async function"),
         (f"{OWN}.one_argument", "its arguments are (target); allowed: (target, context, variables)"),
     ],
 )
