@@ -10,16 +10,15 @@ or that answer that person, show it in a section of the prompt. Persona, version
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
-from functools import partial
 
 from django.contrib.auth.models import User
 from django.db.models import Q, QuerySet
 
 from agents.chat import is_chat
 from agents.kit.text.fences import render_prompt, safe_and_cut
-from agents.models import Agent, Message
+from agents.models import Agent, Message, Run
 from agents.personas.persona import TraitValue, trait_lines
 from agents.turn.pipeline import Turn
 from correction.behavior.models import BehaviorRequest
@@ -216,43 +215,56 @@ def prepare(turn: Turn) -> None:
         _add_section(turn, "Manner towards the person you answer", for_person, is_for_person=True)
 
 
-def manners_of(agent: Agent) -> Callable[[Message], str]:
-    """Return a function of a message of the agent: what had been asked for in its channel, or by whom it answers, as a prompt says it.
+def manners_of(agent: Agent, messages: Collection[Message]) -> dict[int, str]:
+    """Return what had been asked for in the channel of each message of the agent, or by whom it answers, as a prompt says it.
 
-    It returns an empty text where nothing had. One query, and two for each message where the agent has any such request.
+    By the ids of the messages; those are left out where nothing had. At most three queries.
     """
     ever_applied = [BehaviorRequest.Status.APPLIED, BehaviorRequest.Status.REVERTED]
     requests = BehaviorRequest.objects.filter(agent=agent, status__in=ever_applied).exclude(scope_key=PERSONA_KEY)
     if not requests.exists():
-        return lambda message: ""
-    return partial(_manner_in, requests)
+        return {}
+    person_of_run = _people_answered(messages)
+    keys = {_channel_key(message) for message in messages} | set(person_of_run.values())
+    rows_of: dict[str, list[BehaviorRequest]] = {}
+    in_order = requests.filter(scope_key__in=keys).order_by("applied_at", "pk").only(*_COLUMNS_SHOWN, "reverted_at")
+    for row in in_order:
+        rows_of.setdefault(row.scope_key, []).append(row)
+    manners: dict[int, str] = {}
+    for message in messages:
+        said_at = message.sent_at or message.created_at
+        in_channel = _held_at(said_at, rows_of.get(_channel_key(message), ()))
+        for_person = _held_at(said_at, rows_of.get(person_of_run.get(message.run_id, ""), ()))
+        parts = []
+        if in_channel:
+            parts.append(_render_manner(_traits_shown(in_channel), is_for_person=False))
+        if for_person:
+            parts.append(_render_manner(_traits_shown(for_person), is_for_person=True))
+        if parts:
+            manners[message.pk] = "\n\n".join(parts)
+    return manners
 
 
-def _manner_in(requests: QuerySet[BehaviorRequest], message: Message) -> str:
-    """Return what these requests made of the agent's manner in a message, of those that held when it was said."""
-    said_at = message.sent_at or message.created_at
-    channel_key = f"channel:{message.channel_id}"
-    keys = [channel_key, _key_of_answered(message)]
-    held = requests.filter(scope_key__in=keys, applied_at__lte=said_at).exclude(reverted_at__lte=said_at)
-    rows = list(held.order_by("applied_at", "pk").only(*_COLUMNS_SHOWN))
-    in_channel = [row for row in rows if row.scope_key == channel_key]
-    for_person = [row for row in rows if row.scope_key != channel_key]
-    manners = []
-    if in_channel:
-        manners.append(_render_manner(_traits_shown(in_channel), is_for_person=False))
-    if for_person:
-        manners.append(_render_manner(_traits_shown(for_person), is_for_person=True))
-    return "\n\n".join(manners)
+def _channel_key(message: Message) -> str:
+    return f"channel:{message.channel_id}"
 
 
-def _key_of_answered(message: Message) -> str:
-    """Return the scope of the person whom a message of an agent answers; empty where it answers none."""
-    if message.run_id is None:  # said elsewhere, and imported
-        return ""
-    answered = Message.objects.select_related("user").filter(triggered_runs=message.run_id).first()
-    if answered is None or answered.agent_id is not None:
-        return ""
-    return _key_of_person(answered)
+def _held_at(moment: datetime, requests: Iterable[BehaviorRequest]) -> list[BehaviorRequest]:
+    """Return those of the requests, applied and perhaps reverted since, that held at this moment."""
+    held = []
+    for request in requests:
+        was_applied = request.applied_at is not None and request.applied_at <= moment
+        if was_applied and (request.reverted_at is None or request.reverted_at > moment):
+            held.append(request)
+    return held
+
+
+def _people_answered(messages: Iterable[Message]) -> dict[int | None, str]:
+    """Return the scopes of the people whom messages of agents answer, by their runs; a message said elsewhere has no run."""
+    runs = Run.objects.filter(pk__in={message.run_id for message in messages if message.run_id is not None})
+    by_people = runs.filter(trigger__isnull=False, trigger__agent=None).select_related("trigger")
+    by_people = by_people.only("trigger__user_id", "trigger__channel_id", "trigger__outsider")
+    return {run.pk: _key_of_person(run.trigger) for run in by_people if run.trigger is not None}
 
 
 def _add_section(turn: Turn, heading: str, rows: Sequence[BehaviorRequest], *, is_for_person: bool) -> None:

@@ -111,7 +111,7 @@ def action_of_message(message: Message, agent: Agent, propositions: DraftProposi
         propositions=propositions,
         before_position=message.position,
     )
-    manner = manners_of(agent)(message) if action.persona is not None else ""
+    manner = manners_of(agent, [message]).get(message.pk) if action.persona is not None else None
     return replace(action, persona=f"{action.persona}\n\n{manner}") if manner else action
 
 

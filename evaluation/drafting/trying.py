@@ -28,7 +28,7 @@ from evaluation.propositions.schema import Proposition
 from evaluation.runs.judging import settle
 from evaluation.runs.planning import OUTPUT_TOKENS_PER_CLAIM
 from evaluation.runs.spec import MOST_REPEATS
-from evaluation.scorers import SCORERS
+from evaluation.scorers import SCORERS, ReadsAhead
 from evaluation.scorers.subjects import Subject
 from evaluation.statistics.agreement import judge_noise
 from evaluation.windows import MessageWindow
@@ -297,6 +297,9 @@ def _prepare(
     """
     nonce = new_nonce()
     prepared = _Prepared({}, [])
+    scorer = SCORERS[proposition.dimension]
+    if isinstance(scorer, ReadsAhead):
+        scorer.read_ahead(subject, messages)
     for message in messages:
         verdict = settle(proposition, message, subject)
         if verdict is not None:
@@ -304,7 +307,7 @@ def _prepare(
             continue
         question = Question(
             propositions=(proposition,),
-            context=SCORERS[proposition.dimension].context(subject, proposition, message),
+            context=scorer.context(subject, proposition, message),
             label=label,
             model=judge,
             nonce=nonce,

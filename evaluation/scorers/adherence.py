@@ -57,8 +57,9 @@ def context(
 
 
 def read_ahead(subject: Subject, messages: Iterable[Message]) -> None:
-    """Read what the windows around these messages show in one query, where `context` would ask for each stretch."""
+    """Read what `context` shows of these messages, windows and what was asked of the agent, in few queries for all of them."""
     subject.read_ahead(messages)
+    subject.read_manners(messages)
 
 
 def not_evaluable(subject: Subject) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -101,13 +101,21 @@ class Subject:
     _beginnings: dict[tuple[object, ...], ChannelBeginning] = field(default_factory=dict)
     _windows: dict[tuple[object, ...], Window] = field(default_factory=dict)
     _halves: Halves | None = None
-    _manner: Callable[[Message], str] | None = None
+    _manners: dict[int, str] = field(default_factory=dict)
 
     def persona_in(self, message: Message) -> str:
         """Return the persona, followed by what people had asked of the agent where the message was said."""
-        if self._manner is None:
-            self._manner = manners_of(self.agent)
-        return "\n\n".join(part for part in (self.persona, self._manner(message)) if part)
+        self.read_manners([message])
+        return "\n\n".join(part for part in (self.persona, self._manners[message.pk]) if part)
+
+    def read_manners(self, messages: Iterable[Message]) -> None:
+        """Read what people had asked of the agent where these messages were said, in few queries; what was read before is kept."""
+        unread = [message for message in messages if message.pk not in self._manners]
+        if not unread:
+            return
+        manners = manners_of(self.agent, unread)
+        for message in unread:
+            self._manners[message.pk] = manners.get(message.pk, "")
 
     def messages(self) -> QuerySet[Message]:
         """Return what the agent said in the window, oldest first."""
@@ -325,16 +333,16 @@ class Subject:
         return event_of(self.agent, message)
 
 
-def manners_of(agent: Agent) -> Callable[[Message], str]:
-    """Return a function of a message of the agent: what people had asked of it there, as its prompt said it; empty for nothing.
+def manners_of(agent: Agent, messages: Collection[Message]) -> Mapping[int, str]:
+    """Return what people had asked of the agent where it said these messages, as its prompt said it, by their ids; none for nothing.
 
     An app above may know that (`manners_of` in its `apps.py`).
     """
     path = declared_one("manners_of")
     if not path:
-        return lambda message: ""
-    manner: Callable[[Message], str] = import_string(path)(agent)
-    return manner
+        return {}
+    manners: Mapping[int, str] = import_string(path)(agent, messages)
+    return manners
 
 
 def event_of(agent: Agent, message: Message | PlainMessage) -> Event:

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group, User
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from agents.chat import ask, begin_chat, delete_chat
 from agents.models import Agent, Channel, ChannelMember, Message, Run
@@ -19,6 +21,8 @@ from correction.behavior.work import work_one
 from correction.gate.observe import judge_later
 from correction.gate.observe import work_one as observe_one
 from correction.models import AgentEvaluationConfig
+from evaluation.runs.estimate import estimate
+from evaluation.runs.spec import RunSpec
 from tests.api_client import program
 from tests.console import signed_in, superuser
 from tests.correction.behavior.asking import CONCISE, dm_with, judge, traits_of, write
@@ -288,6 +292,26 @@ def test_an_evaluation_judges_a_message_by_what_its_person_had_asked_for_when_it
     prompts = prompts_about(llm_server, ["Good day.", "Ahoy, Zed!", "Zoe.", "to all.", "Good evening."])
     shown_to_judge = [text for text, prompt in prompts.items() if "- pirate talk: Talks like a pirate." in prompt]
     assert (len(prompts), shown_to_judge) == (5, ["Ahoy, Zed!"])
+
+
+def test_many_messages_are_judged_by_what_was_asked_for_with_as_many_queries_as_one(llm_server: LLMServer) -> None:
+    agent, channel = dm_with(behavior_scope="person")
+    asked(llm_server, channel)
+
+    def queries() -> int:
+        with CaptureQueriesContext(connection) as captured:
+            estimate(RunSpec(agent=agent, dimensions=("adherence",), samples=100))
+        return len(captured)
+
+    def talk(times: int) -> None:
+        for _ in range(times):
+            answer(agent, channel, "Ahoy, Zed!", to=say(channel, "Zed", "Hello!"))
+
+    talk(2)
+    of_few = queries()
+    talk(10)
+
+    assert queries() == of_few
 
 
 def test_an_observed_message_is_judged_by_what_was_asked_for_there_too(llm_server: LLMServer) -> None:
