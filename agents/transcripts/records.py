@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from agents.kit.files.json_input import shown
+from agents.kit.text.fences import safe_and_cut
 
 Kind = Literal["agent", "user", "outsider", "named", "stimulus", "system"]
 """Who a speaker is, as far as the source knows.
@@ -108,6 +109,11 @@ class Guess:
 Record = SourceMessage | Skipped | ChannelInfo | Guess
 
 
+def list_names(names: Iterable[str]) -> str:
+    """Return the names of a file's columns or keys in one line, fit for a terminal or a log of a build, whatever characters they hold."""
+    return ", ".join(safe_and_cut(" ".join(name.split())) for name in names)
+
+
 def guess_no_time(
     names: Iterable[str], read: Mapping[str, str], *, line: int, what: str, where: str = ""
 ) -> Iterator[Guess]:
@@ -121,9 +127,9 @@ def guess_no_time(
     unused = [name for name in names if name and name not in read.values()]
     if not unused:
         return
-    used = ", ".join(f"{field}={name}" for field, name in read.items())
+    used = list_names(f"{field}={name}" for field, name in read.items())
     yield Guess(
-        f"No {what}{where} holds the time of a message as far as the names say. Read: {used}; not used: {', '.join(unused[:20])}.",
+        f"No {what}{where} holds the time of a message as far as the names say. Read: {used}; not used: {list_names(unused[:20])}.",
         line,
         f"If one of these is the time: --columns sent_at={what.upper()}",
     )

@@ -16,7 +16,16 @@ from agents.kit.files.source import MAX_LINE, FileError, Source
 from agents.kit.text.tags import TAG_KEY
 from agents.transcripts.readers.chat import SYSTEM_ROLES
 from agents.transcripts.readers.plumbline import AUTHORS, MESSAGE_KEYS, message_of
-from agents.transcripts.records import Guess, NotThere, OptionError, Record, Skipped, SourceMessage, guess_no_time
+from agents.transcripts.records import (
+    Guess,
+    NotThere,
+    OptionError,
+    Record,
+    Skipped,
+    SourceMessage,
+    guess_no_time,
+    list_names,
+)
 
 FIELDS: dict[str, tuple[str, ...]] = {
     "speaker": (
@@ -247,7 +256,7 @@ def column_map(names: list[str], wished: Mapping[str, str]) -> dict[str, int]:
         if not column:
             continue
         if _comparable(column) not in indexes:
-            raise NotThere(f"no column {column!r}; the file has: {', '.join(names)}", option="--columns:")
+            raise NotThere(f"no column {column!r}; the file has: {list_names(names)}", option="--columns:")
         index_of[field] = indexes[_comparable(column)]
     for field, usual_names in FIELDS.items():
         if field in wished:

@@ -18,6 +18,7 @@ from agents.transcripts.records import (
     SourceMessage,
     bad_tag_key,
     guess_no_time,
+    list_names,
 )
 
 VERSION = 1
@@ -101,7 +102,7 @@ def _check_named_keys(source: Source, columns: Mapping[str, str]) -> None:
             break
     if "plumbline" in keys:
         raise OptionError("this is an export of Plumbline, whose keys are fixed", option="--columns:")
-    key_list = ", ".join(list(keys)[:MOST_KEYS_SHOWN]) or "none"
+    key_list = list_names(list(keys)[:MOST_KEYS_SHOWN]) or "none"
     for key in columns.values():
         if key and key not in keys:
             raise NotThere(f"no key {key!r}; the objects of the file have: {key_list}", option="--columns:")

@@ -94,6 +94,22 @@ def test_utf8_is_read_with_and_without_a_mark(tmp_path: Path, encoding: str) -> 
     assert said() == [("Zoë", "naïve 😀"), ("Zoë", "ja")]
 
 
+def test_names_in_a_file_print_nothing_but_their_characters(tmp_path: Path) -> None:
+    row = json.dumps({"speaker": "Bob", "text": "Hi.", "\x1b]0;title\x07when\n::error::": "10:00"})
+    (tmp_path / "t.csv").write_text('speaker,text,"\x1b[2Jwhen\n::error::"\nBob,Hi.,10:00\n')
+    jsonl, table, printed = write(tmp_path, "t.jsonl", row), tmp_path / "t.csv", io.StringIO()
+
+    call_command("import_transcript", jsonl, stdout=io.StringIO(), stderr=printed)
+    call_command("import_transcript", table, stdout=io.StringIO(), stderr=printed)
+    for path in (jsonl, table):
+        with pytest.raises(CommandError) as refused:
+            call_command("import_transcript", path, columns=["text=no_such"])
+        printed.write(f"{refused.value}\n")
+
+    assert printed.getvalue().count("when ::error::") == 4
+    assert "\x1b" not in printed.getvalue()
+
+
 @pytest.mark.parametrize("name", ["t.jsonl", "t.txt"])
 def test_invalid_utf8_names_the_line(tmp_path: Path, name: str) -> None:
     text = lines(*["x" * 200] * 100) if name == "t.jsonl" else "Ann: hello there\n" * 100
