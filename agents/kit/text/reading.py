@@ -110,7 +110,7 @@ _CODE = re.compile(
     r"|(?<![\w-])--?[a-z][\w-]*(?:=[^\s,;]+)?(?![\w-])"  # --option=value, -o
     r"|(?<![\w/])(?:~|\.{1,2})?/[\w.@-]+(?:/[\w.@-]+)*/?"  # paths
     r"|\b[^\W_]+(?:_[^\W_]+)+\b|\b\w+\(\)"  # snake_case, call()
-    r"|\b[\w-]+\.(?:py|js|ts|sh|ya?ml|json|toml|md|txt|csv|html|css|sql|cfg|ini|log|exe|zip|pdf)\b",
+    r"|(?<![\w-])[\w-]+\.(?:py|js|ts|sh|ya?ml|json|toml|md|txt|csv|html|css|sql|cfg|ini|log|exe|zip|pdf)\b",
     re.DOTALL,
 )
 _QUOTE = re.compile(r'"([^"]{1,1000})"|“([^“”]{1,1000})”|„([^“”]{1,1000})[“”]|«([^«»]{1,1000})»')

@@ -221,6 +221,14 @@ def test_any_two_texts_get_an_answer(draft: str, polished: str) -> None:
     assert isinstance(refusal(draft, polished), str)
 
 
+def test_a_long_chain_of_hyphens_beside_code_takes_no_longer_than_it_is_long() -> None:
+    chain = "a-" * 25_000
+    started = time.thread_time()
+    refusal(f"Run `it`. {chain}", f"Run `it`. {chain}a")
+
+    assert time.thread_time() - started < 5
+
+
 @pytest.mark.parametrize(
     "unit",
     [
