@@ -99,7 +99,7 @@ def _any_of(phrases: Collection[str]) -> str:
 _PLAIN_SIGNS = str.maketrans({"\u2019": "'", "\u02bc": "'", "\u2044": "/", "\u200b": None, "⟦": None, "⟧": None})
 _SPACES = re.compile(r"[^\S\n]+")
 _BREAK_IN_A_SENTENCE = re.compile(r"(?<=[^\s.!?:;]) ?\n ?(?=[a-z(])")  # the line goes on in the next one
-_LIST_NUMBER = re.compile(r"^\s*\d{1,2}[.)]\s", re.MULTILINE)
+_LIST_NUMBER = re.compile(r"^[^\S\n]*\d{1,2}[.)]\s", re.MULTILINE)
 _LETTERS = re.compile(r"[^\W\d_]+")
 _LINK = re.compile(
     r"(?:https?://|www\.)[^\s<>\"')\]]*[^\s<>\"')\].,;:!?]|[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+", re.IGNORECASE

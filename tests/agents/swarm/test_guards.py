@@ -247,6 +247,7 @@ def test_a_long_chain_of_hyphens_beside_code_takes_no_longer_than_it_is_long() -
         "n't ",
         "hundred and ",
         "(\n",
+        "\n",
     ],
 )
 def test_the_time_grows_no_faster_than_the_text(unit: str) -> None:
