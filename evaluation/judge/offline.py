@@ -238,7 +238,7 @@ ALIKE = 0.5  # share of the telling words two ideas must have in common to count
 
 _LIST_POINT = re.compile(r"^\s*(?:[-*\u2022\u30fb]|\d{1,2}[.)\u3001])\s*(?P<idea>\S.*)$")
 _ANNOUNCED_IDEA = re.compile(
-    r"(?:^|(?<=[.!?\n]\s)|(?<=[.!?\n]))\s*(?:(?:my|new|another|one more|here'?s (?:an|my))\s+)?"
+    r"(?:^|(?<=[.!?\n]\s)|(?<=[.!?\n]))[^\S\n]*(?:(?:my|new|another|one more|here'?s (?:an|my))\s+)?"
     r"(?:idea|proposal|suggestion|アイデア|提案|اقتراح|فكرة)\s*(?:\d+\s*)?[:\uff1a]\s*(?P<idea>[^\n.!?。！？]+)",
     re.IGNORECASE,
 )

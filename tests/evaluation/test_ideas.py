@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
+import time
 from collections import Counter
 from typing import Any
 
@@ -203,6 +204,17 @@ def test_offline_marked_ideas_are_counted_and_repetitions_collapsed(settings: Se
         ("lunch", 0),
     ]
     assert found.run.is_heuristic
+
+
+def test_offline_ideas_among_many_line_breaks_are_found_in_time_proportional_to_them(settings: Settings) -> None:
+    settings.JUDGE_MODEL = "offline:lexical-1"
+    line_breaks = "\n" * 20_000
+    channel = converse(make_channel(), [("ada", f"Idea: a roof garden.{line_breaks}That is all."), ("bea", "Hm.")])
+    started = time.process_time()
+    found = ideas(channel)
+
+    assert [idea.idea for idea in distinct_ideas(found.run)] == ["a roof garden"]
+    assert time.process_time() - started < 10  # a twentieth of it; in quadratic time most of a minute
 
 
 def test_offline_conversation_without_marked_ideas_needs_a_judge(settings: Settings) -> None:
