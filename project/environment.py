@@ -23,6 +23,11 @@ class Environment(environ.FileAwareEnv):  # type: ignore[misc]  # untyped
         # An editor ends a file with a newline.
         return value.rstrip("\r\n") if isinstance(value, str) and f"{var}_FILE" in self.ENVIRON else value
 
+    def list(self, *args: Any, **kwargs: Any) -> Any:
+        """Return what stands between the commas, without the spaces around it."""
+        values = super().list(*args, **kwargs)
+        return values and [value.strip() if isinstance(value, str) else value for value in values]
+
 
 env = Environment()
 env.smart_cast = False

@@ -135,7 +135,7 @@ TEMPLATES = [
 ]
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 LOGIN_URL = "admin:login"
-SILENCED_SYSTEM_CHECKS = [name.strip() for name in env.list("SILENCED_SYSTEM_CHECKS", default=[])]
+SILENCED_SYSTEM_CHECKS = env.list("SILENCED_SYSTEM_CHECKS", default=[])
 LOGIN_REDIRECT_URL = "admin:index"
 LANGUAGE_CODE = "en"
 TIME_ZONE = env.str("TIME_ZONE", default="UTC")
@@ -386,7 +386,7 @@ DATA_UPLOAD_MAX_NUMBER_FILES = 500  # personas of one import
 # --- Alerts: e-mail, webhooks, and the address of the console in them -------------------------------------------------
 CONSOLE_URL = env.str("CONSOLE_URL", default="")
 ALERT_SECONDS = number("ALERT_SECONDS", 10)  # that a receiver has to answer, from the look-up of its name on
-WEBHOOK_PRIVATE_HOSTS = [name.strip() for name in env.list("WEBHOOK_PRIVATE_HOSTS", default=[])]
+WEBHOOK_PRIVATE_HOSTS = env.list("WEBHOOK_PRIVATE_HOSTS", default=[])
 EMAIL_URL = env.str("EMAIL_URL", default="")  # empty: no e-mail is sent
 DEFAULT_FROM_EMAIL = env.str("DEFAULT_FROM_EMAIL", default="plumbline@localhost")
 EMAIL_TIMEOUT = ALERT_SECONDS

@@ -18,6 +18,7 @@ import yaml
 from django.conf import settings
 from django.test import Client
 
+from project.environment import Environment
 from tests import zygote
 from tests.machinery import Plumbline, answers, free_port, missing, wait_until
 
@@ -400,3 +401,9 @@ def test_redis_as_compose_starts_it_answers_nobody_without_the_password(tmp_path
     finally:
         server.terminate()
         assert server.wait(timeout=20) == 0, "it ends when it is asked to"
+
+
+def test_a_list_in_the_environment_may_have_spaces_beside_its_commas(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("READY_WITHOUT", " judge, broker ")
+
+    assert Environment().list("READY_WITHOUT") == ["judge", "broker"]
