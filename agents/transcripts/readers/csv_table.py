@@ -11,7 +11,7 @@ from unicodedata import normalize
 
 from pydantic import BaseModel
 
-from agents.kit.files.json_input import Row, begins_like_json, json_values, parse, scalar_text
+from agents.kit.files.json_input import Row, begins_like_json, json_values, parse, scalar_text, with_nested_keys
 from agents.kit.files.source import MAX_LINE, FileError, Source
 from agents.kit.text.tags import TAG_KEY
 from agents.transcripts.readers.chat import SYSTEM_ROLES
@@ -193,15 +193,16 @@ def _json_rows(source: Source) -> Iterator[tuple[int, list[str]]]:
     yield 1, names
     for line, value in json_values(source):
         if isinstance(value, dict):
-            yield line, [scalar_text(value.get(name)) for name in names]
+            values = with_nested_keys(value)
+            yield line, [scalar_text(values.get(name)) for name in names]
 
 
 def keys_of(source: Source) -> list[str]:
-    """Return the keys of the first `ROWS_LOOKED_AT` JSON objects in the order in which they occur."""
+    """Return the keys of the first `ROWS_LOOKED_AT` JSON objects in their order; a key inside an object is ``meta.build``."""
     keys: dict[str, None] = {}
     for _, value in islice(json_values(source), ROWS_LOOKED_AT):
         if isinstance(value, dict):
-            keys.update(dict.fromkeys(value))
+            keys.update(dict.fromkeys(with_nested_keys(value)))
     return list(keys)
 
 
