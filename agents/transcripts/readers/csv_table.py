@@ -140,13 +140,13 @@ def usual_tags(header: list[str]) -> dict[str, str]:
     for index, name in enumerate(header):
         tag = usual_tag(name)
         if tag and index not in index_of.values():
-            columns[f"tags.{tag}"] = name
+            columns.setdefault(f"tags.{tag}", name)
     return columns
 
 
 def usual_tag(column: str) -> str:
     """Return the key under which a column of this name is usually stored as a tag; empty when it has another name."""
-    key = column.lower()
+    key = column.lower().rpartition(".")[2]  # of a key inside an object, the innermost
     return key if key in TAGS else ""
 
 

@@ -92,8 +92,7 @@ def check_is_no_list_in_object(source: Source) -> None:
             raise FileError(
                 source.name,
                 1,
-                f"one object of no format that is known; its messages seem to be the list {key!r}",
-                advice="save that list as a file of its own",
+                f"one object of no format that is known; its messages seem to be the list {key!r}: save that list as a file of its own",
             )
 
 

@@ -152,7 +152,7 @@ def test_messages_in_a_list_inside_an_object_are_refused_with_the_key_of_the_lis
 ) -> None:
     path = write(tmp_path, "t.json", json.dumps({"version": 1, "rows": OWN_KEYS}))
 
-    with pytest.raises(CommandError, match="seem to be the list 'rows'; save that list as a file of its own"):
+    with pytest.raises(CommandError, match="seem to be the list 'rows': save that list as a file of its own"):
         call_command("import_transcript", path, columns=columns)
 
 
