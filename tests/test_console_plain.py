@@ -11,7 +11,7 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from agents.kit.console.display import exact_moment, moment
+from agents.kit.console.display import exact_moment, json_block, moment
 from agents.kit.registry import tables
 from agents.kit.text.wording import day_text
 from evaluation.models import ChannelShare, EvaluationRun, EvaluationScore
@@ -50,6 +50,12 @@ def test_beyond_a_week_times_are_days_and_pages_add_the_minute() -> None:
 
 def head_of(html: str) -> str:
     return html.partition("<table")[2].partition("</thead>")[0]
+
+
+def test_a_short_list_of_names_is_shown_as_lines_and_anything_else_as_json() -> None:
+    assert plain(json_block(["food_log", "general"])).split() == ["food_log", "general"]
+    assert plain(json_block([1, 2])).startswith("[")
+    assert plain(json_block({"a": "b"})).startswith("{")
 
 
 @pytest.mark.django_db

@@ -33,7 +33,7 @@ TABLES = (
         filters="dimension judge",
         search="name*",
         empty="Draw judgements for people to score here, or with manage.py calibrate_judge --draw 80 --name first --dimension adherence. "
-        "It takes evaluations by a model.",
+        "It takes scores that no exact rule gave.",
         deleting="The draw is gone and cannot be drawn again the same way. The labels people gave stay with the judgements and in the "
         "judge's calibration.",
         no_speech="name judge population",

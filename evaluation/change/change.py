@@ -369,15 +369,15 @@ def _interval_of_difference(change: ChangeResult, pair: _SamplePair, *, paired: 
 
 
 def _why_not_scored(before: Sample, now: Sample, *, counted: bool) -> str:
-    """Return which of the two has no score; empty when both have one."""
-    empty = []
+    """Return which of the two has no score; empty when both have one. Only what is in both is compared, so either alone may have one."""
+    done = "counted" if counted else "scored"
+    if before.score is None and now.score is None:
+        return f"nothing was {done} both {WHERE_BEFORE} and {WHERE_NOW}"
     if before.score is None:
-        empty.append(WHERE_BEFORE)
+        return f"nothing was {done} {WHERE_BEFORE}"
     if now.score is None:
-        empty.append(WHERE_NOW)
-    if not empty:
-        return ""
-    return f"nothing was {'counted' if counted else 'scored'} {' and '.join(empty)}"
+        return f"nothing was {done} {WHERE_NOW}"
+    return ""
 
 
 def _why_no_interval(pair: _SamplePair, *, counted: bool, heuristic: bool) -> str:

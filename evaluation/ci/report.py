@@ -182,7 +182,7 @@ class Report:
     def without_score(self) -> AgentsBySentence:
         """Return by reason the agents that have no score and are in no finding.
 
-        Of an agent of which anything was scored each dimension has a reason of its own, e.g. ``fluency: 3 propositions need an LLM judge``.
+        Of an agent of which anything was scored each dimension has a reason of its own, e.g. ``fluency: 3 judgements need an LLM judge``.
         """
         with_finding = set()  # agent and dimension; the dimension is empty for the agent itself
         for finding in self.findings.of_kind("could_not_judge", "not_enough_data", "one_sided"):

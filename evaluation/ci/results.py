@@ -131,14 +131,14 @@ class AgentResult:
     def why_no_score(self, dimension: str) -> str:
         """Return why a dimension has no score, for people."""
         summary = self.summary.dimensions.get(dimension)
-        if summary is not None and summary.reason and summary.scored:  # something was scored, but too little
+        if summary is not None and summary.reason and (summary.scored or summary.fell_short):
             return summary.reason
         change = self.change(dimension)
         if dimension in self.lost_dimensions and change is not None:
             return change.reason
         coverage = self.coverage.get(dimension, Coverage())
         if coverage.needs_llm_judge:
-            return counted(coverage.needs_llm_judge, "proposition needs an LLM judge", "propositions need an LLM judge")
+            return counted(coverage.needs_llm_judge, "judgement needs an LLM judge", "judgements need an LLM judge")
         if coverage.not_evaluable:
             why = summary.not_evaluable if summary is not None else ""
             return why or f"{counted(coverage.not_evaluable, 'judgement')} not evaluable"

@@ -16,9 +16,18 @@ from evaluation.experiments.compare import Cell as ArmCell
 from evaluation.experiments.compare import Row
 from evaluation.experiments.lab_printed import lab_csv_fields, lab_lines, lab_tables
 from evaluation.experiments.published import NO_CONVERSATIONS, Figure, PublishedRow
-from evaluation.experiments.report import Conversation, ExperimentReport, groups, p_text, rounded, shown_difference
+from evaluation.experiments.report import (
+    COUNTED,
+    Conversation,
+    ExperimentReport,
+    groups,
+    p_text,
+    rounded,
+    shown_difference,
+)
 
 HEADS = ["Measure", ">Treatment", ">Control", ">Δ", ">d", ">p naive", ">p clustered", ">n", "What may be said"]
+LEGEND = "Of each arm the mean (standard deviation). Δ: treatment less control; d: Cohen's d; n: values of treatment/control."
 PUBLISHED_HEADS = ["Experiment", "Measure", ">Treatment", ">Control", ">n", ">Δ", ">t", ">df", ">p naive", ">d", ">g"]
 ARM_HEADS = ["Arm", ">Conversations", ">Turns", ">Failed", ">Messages", ">US dollars", "What its stages did"]
 CONVERSATION_HEADS = ["Measure", "Arm", ">Conversation", ">Δ", "Channels", "Control's"]
@@ -123,7 +132,7 @@ def row_cells(row: Row, paper: Figure | None = None) -> list[Cell]:
     """
     decimals = _DECIMALS.get(row.measure, 2)
     return [
-        row.label,
+        _with_unit(row),
         _mean_and_deviation(row.treatment, decimals),
         _mean_and_deviation(row.control, decimals),
         _with_sign(shown_difference(row.control.mean, row.treatment.mean, decimals), decimals),
@@ -133,6 +142,12 @@ def row_cells(row: Row, paper: Figure | None = None) -> list[Cell]:
         f"{row.treatment.n}/{row.control.n}",
         (_verdict_text(row, paper, decimals), _EMPHASIS_OF_VERDICT.get(row.verdict, "")),
     ]
+
+
+def _with_unit(row: Row) -> str:
+    """Return the label of a measure; of one that is counted, with the unit of its values."""
+    is_counted = any(row.measure == measure.id for measure in COUNTED)
+    return f"{row.label} ({row.unit})" if is_counted else row.label
 
 
 def _verdict_text(row: Row, paper: Figure | None, decimals: int) -> str:
@@ -213,6 +228,8 @@ def show(report: ExperimentReport, console: Console) -> None:
             _show_measures(table, console)
         else:
             print_table(console, table.heads, table.rows, title=table.title, tight=True)
+    if report.rows and report.lab is None:
+        console.print(LEGEND)
     for line in passport_lines(report.passports):
         console.print(snippet(line, 1_000))
     for name, usd in report.cost_per_point.items():
@@ -250,6 +267,8 @@ def as_markdown(report: ExperimentReport) -> str:
     lines += [f"{in_line(line, 1_000)}\n" for line in further_lines]
     unit = "fork" if report.lab is not None else "conversation"
     lines += [f"Judge {report.judge}. Verdicts rest on p clustered by {unit} and adjusted by Holm.", ""]
+    if report.rows and report.lab is None:
+        lines += [LEGEND, ""]
     lines += [f"{in_line(line, 1_000)}\n" for line in passport_lines(report.passports)]
     for table in tables(report):
         rows = [[_markdown_cell(cell) for cell in row] for row in table.rows]

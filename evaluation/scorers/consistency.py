@@ -209,7 +209,7 @@ def _learn_voices(subject: Subject) -> Voices:
     texts_by_speaker = _hear_others(subject, [(channel, position) for _, channel, position in messages], tested)
     mask = _name_mask(subject, texts_by_speaker)
     if len(own) < LEAST_OWN:
-        why = f"a voice shows across at least {LEAST_OWN} earlier messages, there are {len(own)}"
+        why = f"a voice shows across at least {LEAST_OWN} earlier messages, there {'is' if len(own) == 1 else 'are'} {len(own)}"
         return Voices(None, mask, why=why)
     others = {speaker: texts for speaker, texts in texts_by_speaker.items() if len(texts) >= LEAST_EACH}
     agents = sum(agent is not None for agent, _ in others)

@@ -154,6 +154,28 @@ def test_each_of_several_bots_is_asked_for(console: Client) -> None:
     }
 
 
+def test_a_build_inside_an_object_is_offered_as_a_tag(console: Client) -> None:
+    make_agent()
+    said = [{"who": who, "body": "Hm.", "meta": {"build": str(7 + n // 2)}} for n, who in enumerate(["Pat", "Ada"] * 2)]
+    job = upload(console, file(json.dumps(said), "own.json"))
+
+    assert guess(job, "tags") == ["meta.build"]
+    answer(console, job, "tags", "meta.build")
+    press_import(console, job)
+
+    assert [message.tags["build"] for message in Message.objects.order_by("position")] == ["7", "7", "8", "8"]
+
+
+@pytest.mark.parametrize(("speaker", "expected"), [("Portier-Bot", ["Portier-Bot"]), ("Portier", [])])
+def test_a_bot_is_guessed_by_its_name_and_nobody_is_where_nothing_says_so(
+    console: Client, speaker: str, expected: list[str]
+) -> None:
+    make_agent()
+    job = upload(console, file(lines(("Gast", "A sandwich?"), (speaker, "No, sir."))))
+
+    assert (asked(job), guess(job, "bot")) == ("bot", expected)
+
+
 def test_another_bot_and_no_agent_at_all_can_be_answered(console: Client) -> None:
     make_agent("nora")
     make_agent("guide")

@@ -295,6 +295,14 @@ def test_what_the_server_refuses_is_not_sent_again_and_names_the_field() -> None
     assert stub.answers == []
 
 
+def test_what_the_server_refuses_is_said_once() -> None:
+    why = "there is no agent 'mikael'; did you mean michael?"
+    stub = Stub((400, {}, {"detail": why, "errors": {"agent": [why]}}))
+    with pytest.raises(Refused) as raised:
+        stub.client.ingest([MESSAGE])
+    assert (str(raised.value), raised.value.errors) == (f"400 {why}", {"agent": [why]})
+
+
 def test_a_server_that_stays_away_is_given_up_in_time() -> None:
     stub = Stub((503, {"Retry-After": "3600"}, {"detail": "the database is away"}))
     with pytest.raises(Unavailable, match="the database is away"):

@@ -133,9 +133,16 @@ def block(text: str) -> SafeString:
 
 
 def json_block(value: object) -> SafeString:
-    """Return JSON, indented; folded when it has LONGEST_OPEN_JSON characters or more; a dash where there is nothing in it."""
+    """Return JSON, indented; folded when it has LONGEST_OPEN_JSON characters or more; a dash where there is nothing in it.
+
+    A short list of texts has a line for each.
+    """
     if value in (None, "", [], {}):
         return EMPTY
+    if isinstance(value, list) and all(isinstance(item, str) and "\n" not in item for item in value):
+        joined = "\n".join(value)
+        if len(joined) < LONGEST_OPEN_JSON:
+            return block(joined)
     text = json.dumps(value, indent=2, ensure_ascii=False, default=str)
     if len(text) < LONGEST_OPEN_JSON:
         return format_html('<pre class="pl-block pl-code">{}</pre>', visible(text))

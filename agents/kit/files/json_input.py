@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, NoReturn
@@ -248,6 +248,15 @@ class Row:
         if _is_deeper(value, MAX_DEPTH):
             self.fail(f"{key!r} is nested deeper than {MAX_DEPTH} levels")
         return value
+
+
+def with_nested_keys(value: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an object that also has what the objects in it hold, under keys such as ``meta.build``; its own keys win."""
+    nested: dict[str, Any] = {}
+    for key, inner in value.items():
+        if isinstance(inner, dict):
+            nested |= {f"{key}.{inner_key}": inner_value for inner_key, inner_value in inner.items()}
+    return {**value, **{key: inner for key, inner in nested.items() if key not in value}}
 
 
 def scalar_text(value: Any) -> str:

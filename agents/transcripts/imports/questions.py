@@ -171,7 +171,7 @@ def _about_speakers(job: Import, options: ReadOptions) -> list[Question]:
         text="Who is the bot?",
         name="Bot",
         options=offered,
-        chosen=bots or [row["name"] for row in rows[:1] if BOT not in job.answers],
+        chosen=bots,
         is_open=BOT not in job.answers and not is_certain,
         help="Its messages can be measured. Choose several if several speakers are agents of yours, none if nobody is.",
         several=True,
@@ -202,7 +202,8 @@ def _offered_speakers(
 def _likely_bots(rows: Sequence[Mapping[str, Any]], conversations: int) -> tuple[list[str], bool]:
     """Return the speakers who are probably bots, and whether that is certain: by name an agent, or by role an assistant.
 
-    Else it is the one who speaks in most conversations, where the others speak in few.
+    Else it is who has such a word in the name, such as "Support bot", or the one who speaks in most conversations, where the others
+    speak in few.
     """
     bots = []
     for row in rows:
@@ -211,6 +212,9 @@ def _likely_bots(rows: Sequence[Mapping[str, Any]], conversations: int) -> tuple
             bots.append(row["name"])
     if bots:
         return bots, True
+    named_so = [row["name"] for row in rows if BOT_NAMES & set(re.findall(r"[^\W_]+", row["name"].casefold()))]
+    if named_so:
+        return named_so, False
     everywhere = [row["name"] for row in rows if 2 * row["conversations"] > conversations]
     if conversations > 1 and len(everywhere) == 1:
         return everywhere, False

@@ -28,7 +28,7 @@ from agents.transcripts.readers.discord import is_discord, read_discord
 from agents.transcripts.readers.langfuse import is_langfuse, read_langfuse
 from agents.transcripts.readers.langsmith import is_langsmith, read_langsmith
 from agents.transcripts.readers.otel import is_otel, read_otel
-from agents.transcripts.readers.plumbline import is_message, read_jsonl
+from agents.transcripts.readers.plumbline import check_is_no_list_in_object, is_message, read_jsonl
 from agents.transcripts.readers.sillytavern import is_sillytavern, read_sillytavern
 from agents.transcripts.readers.simulations import (
     is_adk,
@@ -185,6 +185,7 @@ def _json_format(source: Source) -> str:
         if set(known_keys) <= set(value):
             advice = "" if ";" in what else f", which is not read; {_INSTEAD}"
             raise FileError(source.name, 1, f"this is {what}{advice}")
+    check_is_no_list_in_object(source)
     keys = ", ".join(map(str, value))[:200] or "no object"
     raise UnknownKeys(
         source.name,

@@ -11,7 +11,7 @@ from unicodedata import normalize
 
 from pydantic import BaseModel
 
-from agents.kit.files.json_input import Row, begins_like_json, json_values, parse, scalar_text
+from agents.kit.files.json_input import Row, begins_like_json, json_values, parse, scalar_text, with_nested_keys
 from agents.kit.files.source import MAX_LINE, FileError, Source
 from agents.kit.text.tags import TAG_KEY
 from agents.transcripts.readers.chat import SYSTEM_ROLES
@@ -149,13 +149,13 @@ def usual_tags(header: list[str]) -> dict[str, str]:
     for index, name in enumerate(header):
         tag = usual_tag(name)
         if tag and index not in index_of.values():
-            columns[f"tags.{tag}"] = name
+            columns.setdefault(f"tags.{tag}", name)
     return columns
 
 
 def usual_tag(column: str) -> str:
     """Return the key under which a column of this name is usually stored as a tag; empty when it has another name."""
-    key = column.lower()
+    key = column.lower().rpartition(".")[2]  # of a key inside an object, the innermost
     return key if key in TAGS else ""
 
 
@@ -202,15 +202,16 @@ def _json_rows(source: Source) -> Iterator[tuple[int, list[str]]]:
     yield 1, names
     for line, value in json_values(source):
         if isinstance(value, dict):
-            yield line, [scalar_text(value.get(name)) for name in names]
+            values = with_nested_keys(value)
+            yield line, [scalar_text(values.get(name)) for name in names]
 
 
 def keys_of(source: Source) -> list[str]:
-    """Return the keys of the first `ROWS_LOOKED_AT` JSON objects in the order in which they occur."""
+    """Return the keys of the first `ROWS_LOOKED_AT` JSON objects in their order; a key inside an object is ``meta.build``."""
     keys: dict[str, None] = {}
     for _, value in islice(json_values(source), ROWS_LOOKED_AT):
         if isinstance(value, dict):
-            keys.update(dict.fromkeys(value))
+            keys.update(dict.fromkeys(with_nested_keys(value)))
     return list(keys)
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
-from agents.kit.files.json_input import Row, json_values, scalar_text, shown
+from agents.kit.files.json_input import Row, json_values, scalar_text, shown, with_nested_keys
 from agents.kit.files.source import FileError, Source
 from agents.kit.text.tags import TAG_KEY
 from agents.transcripts.records import (
@@ -82,6 +83,20 @@ def is_message(value: dict[str, Any]) -> bool:
     return "text" in value and bool({"agent", "speaker", "user", "outsider", "role"} & set(value))
 
 
+def check_is_no_list_in_object(source: Source) -> None:
+    """Raise `FileError` where the file is one object around the list of its messages."""
+    values = [value for _, value in islice(json_values(source), 2)]
+    if len(values) != 1 or not isinstance(values[0], dict):
+        return
+    for key, inner in values[0].items():
+        if isinstance(inner, list) and inner and isinstance(inner[0], dict):
+            raise FileError(
+                source.name,
+                1,
+                f"one object of no format that is known; its messages seem to be the list {key!r}: save that list as a file of its own",
+            )
+
+
 def _check_named_keys(source: Source, columns: Mapping[str, str]) -> None:
     """Check that each of these keys, and one for the text, is in some object of the file; read it only until they were seen.
 
@@ -97,7 +112,7 @@ def _check_named_keys(source: Source, columns: Mapping[str, str]) -> None:
     keys: dict[str, None] = {}
     for _, value in json_values(source):
         if isinstance(value, dict):
-            keys.update(dict.fromkeys(value))
+            keys.update(dict.fromkeys(with_nested_keys(value)))
         if needed <= keys.keys():
             break
     if "plumbline" in keys:
@@ -105,6 +120,7 @@ def _check_named_keys(source: Source, columns: Mapping[str, str]) -> None:
     key_list = list_names(list(keys)[:MOST_KEYS_SHOWN]) or "none"
     for key in columns.values():
         if key and key not in keys:
+            check_is_no_list_in_object(source)
             raise NotThere(f"no key {key!r}; the objects of the file have: {key_list}", option="--columns:")
     if not columns.get("text", "text") or "text" not in {*keys, *columns}:
         raise FileError(source.name, 0, f"no key for 'text' among {key_list}", advice="say which: --columns text=KEY")
@@ -119,6 +135,8 @@ def _with_our_keys(row: Row, columns: Mapping[str, str]) -> Row:
     Raises:
         FileError: A value that should be a text is none.
     """
+    if any("." in key for key in columns.values()):
+        row = row.child(with_nested_keys(row.value), row.what)
     values = {key: value for key, value in row.value.items() if _may_be_ours(key, value)}
     if "speaker" in columns:
         for author in AUTHORS:

@@ -47,7 +47,7 @@ def change(row: BehaviorRequest) -> SafeString:
     if not row.trait_name:
         return display.EMPTY
     strength_before = stored_strength(row.trait_before)
-    before = format_html("{} ", display.badge("new", "info"))
+    before = format_html("{} strength ", display.badge("new", "info"))
     if strength_before:
         before = format_html("{} → ", strength_before)
     stops, where = SafeString(), SafeString()

@@ -48,6 +48,12 @@ test("what the server refuses is not sent again and names the field", async () =
   assert.equal(keys.length, 1);
 });
 
+test("what the server refuses is said once", async () => {
+  const why = "there is no agent 'mikael'; did you mean michael?";
+  const { client } = await stub([400, {}, { detail: why, errors: { agent: [why] } }]);
+  await assert.rejects(client.ingest([MESSAGE]), (error) => error.message === `400 ${why}`);
+});
+
 test("a server that stays away is given up in time", async () => {
   const { client } = await stub([503, { "Retry-After": "3600" }, { detail: "the database is away" }]);
   await assert.rejects(client.ingest([MESSAGE], { seconds: 5 }), (error) => error instanceof Unavailable && /away/.test(error.message));

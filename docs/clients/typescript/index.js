@@ -170,8 +170,12 @@ function errorOf(status, retryAfter, text) {
     // a proxy's page
   }
   const errors = problem.errors ?? {};
-  const fields = Object.entries(errors).map(([field, texts]) => `; ${field}: ${[texts].flat().join(" ")}`);
-  const reason = `${status} ${problem.detail ?? "without a reason"}${fields.join("")}`.slice(0, LONGEST_REASON);
+  const detail = problem.detail ?? "without a reason";
+  const fields = Object.entries(errors)
+    .map(([field, texts]) => [field, [texts].flat().join(" ")])
+    .filter(([, words]) => !detail.includes(words))
+    .map(([field, words]) => `; ${field}: ${words}`);
+  const reason = `${status} ${detail}${fields.join("")}`.slice(0, LONGEST_REASON);
   if (status === 408 || status === 429 || status >= 500) return new Unavailable(reason, /^\d+$/.test(retryAfter) ? Number(retryAfter) : null);
   return new Refused(reason, status, errors);
 }

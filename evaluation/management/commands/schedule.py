@@ -244,7 +244,10 @@ class Command(CodedCommand):
         console = console_on(self.stdout)
         next_fire = f"Next ({timezone.get_default_timezone_name()})"
         print_table(
-            console, ("Schedule", "Agents", "Dimensions", "Window", "Every", ">Limit", next_fire), rows, tight=True
+            console,
+            ("Schedule", "Agents", "Dimensions", "Window", "Every", ">Limit, points", next_fire),
+            rows,
+            tight=True,
         )
         for schedule in schedules:
             if schedule.last_fired_at:

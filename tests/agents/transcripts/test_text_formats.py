@@ -133,6 +133,29 @@ def test_json_with_keys_of_its_own_is_read_once_they_are_named(tmp_path: Path, a
     assert (report["format"], report["skipped_by_reason"]) == ("jsonl", {"empty message": 1})
 
 
+def test_a_key_inside_an_object_is_named_by_its_path(tmp_path: Path) -> None:
+    log = '{"author": {"name": "Ann"}, "body": "Hi.", "meta": {"release": "2.3"}}\n{"author": {"name": "Bo"}, "body": "Oh."}\n'
+
+    run_json(
+        "import_transcript",
+        write(tmp_path, "t.jsonl", log),
+        columns=["text=body,speaker=author.name,tags.build=meta.release"],
+    )
+
+    assert said("t") == [("Ann", "Hi."), ("Bo", "Oh.")]
+    assert [message.tags for message in Message.objects.order_by("position")] == [{"build": "2.3"}, {}]
+
+
+@pytest.mark.parametrize("columns", [[], ["text=body,speaker=who"]])
+def test_messages_in_a_list_inside_an_object_are_refused_with_the_key_of_the_list(
+    tmp_path: Path, columns: list[str]
+) -> None:
+    path = write(tmp_path, "t.json", json.dumps({"version": 1, "rows": OWN_KEYS}))
+
+    with pytest.raises(CommandError, match="seem to be the list 'rows': save that list as a file of its own"):
+        call_command("import_transcript", path, columns=columns)
+
+
 def test_a_named_key_adds_to_what_our_own_keys_say(tmp_path: Path) -> None:
     make_agent("mara", "Mara Lind")
     log = '{"agent": "mara", "text": "Hi.", "tags": {"site": "a"}, "ver": "7"}\n{"speaker": "Ann", "text": "Oh."}\n'

@@ -94,6 +94,16 @@ def test_a_dry_run_says_how_ideas_are_estimated_only_where_ideas_are_counted(pro
 
 
 # -- what a new baseline replaces
+def test_a_tag_that_no_message_has_is_named_before_a_baseline_is_replaced(llm_server: LLMServer) -> None:
+    captured("--agents", "ada", "--dimensions", "adherence", "--where", "build=40")
+
+    said = io.StringIO()
+    with pytest.raises(CommandError, match="ada: build=40"):
+        call_command("capture_baseline", "--agents", "ada", "--where", "Build=41", stderr=said)
+
+    assert "none has a tag Build" in said.getvalue()
+
+
 def test_only_when_told_does_a_baseline_of_all_replace_a_tagged_one(llm_server: LLMServer) -> None:
     captured("--agents", "ada", "--dimensions", "adherence", "--where", "build=40")
 

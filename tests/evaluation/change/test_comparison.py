@@ -57,6 +57,7 @@ EMPTY = measurement({"adherence": {"voice": ()}})
         ),
         (EMPTY, adherence(HIGH), None, "not enough data", False, {}, "nothing was scored in the baseline"),
         (adherence(HIGH), EMPTY, None, "not enough data", False, {}, "nothing was scored now"),
+        (EMPTY, EMPTY, None, "not enough data", False, {}, "nothing was scored both in the baseline and now"),
         # The same situations, messages or channels are compared one by one.
         (situations(HARD), situations(EASIER), -1, "drifted", True, {"paired": True, "n": 8, "unit": "situations"}, ""),
         (situations(HARD), situations(EASIER, 100), -1, "possibly drifted", True, {"paired": False}, ""),

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 from django.core.management import CommandError, call_command
+from pytest_django import Settings
 
 from agents.kit.models import ModelPrice
-from agents.models import Agent
+from agents.models import Agent, Message
 from evaluation.change.models import Baseline
 from evaluation.models import EvaluationRun
 from tests.evaluation.ci.building import baseline, half, planted, report, run
@@ -200,6 +201,26 @@ def test_a_threshold_without_a_score_is_no_pass(
     assert document["summary"]["exit_code"] == 2
     assert document["could_not_judge"][0]["dimension"] == "consistency"
     assert report("--where", "build=42", "--threshold", "5")["summary"]["exit_code"] == 0
+
+
+@pytest.mark.django_db
+def test_a_threshold_without_a_score_names_what_is_missing_and_not_another_judge(
+    settings: Settings, tmp_path: Path
+) -> None:
+    settings.JUDGE_MODEL, settings.PROPOSITION_DIRS = "offline:lexical-1", [tmp_path]
+    own = tmp_path / "adherence" / "ada.yaml"
+    own.parent.mkdir()
+    own.write_text("propositions: [{id: brief, claim: is brief, rule: {max_words: 9}}]")
+    agent, channel = make_agent("ada"), make_channel("desk")
+    later = talk(agent, [f"Drawer {n}." for n in range(24)], channel=channel)[12:]
+    Message.objects.filter(pk__in=[message.pk for message in later]).update(tags={"build": "41"})
+    asked = ("--dimensions", "adherence,consistency", "--where", "build=41")
+
+    [finding] = report(*asked, "--threshold", "5")["could_not_judge"]
+
+    assert finding["dimension"] == "consistency"
+    assert "a voice is distinguished" in finding["why"]
+    assert "LLM" not in finding["why"]
 
 
 def test_an_offline_judge_is_not_blamed_for_what_needs_an_llm(two: Agent, propositions: PropositionFolder) -> None:

@@ -60,6 +60,16 @@ def test_every_form_of_the_report_says_how_far_to_trust_the_judge() -> None:
         assert "no human labels yet" in form
 
 
+def test_a_counted_measure_has_its_unit_and_the_figures_are_explained() -> None:
+    shown = reported()
+
+    out = StringIO()
+    show(shown, console_on(out))
+    for form in (" ".join(out.getvalue().split()), as_markdown(shown)):
+        assert "(words a message)" in form
+        assert "mean (standard deviation)" in form
+
+
 @pytest.mark.parametrize("width", [80, 100, 120])
 def test_no_word_of_the_report_is_broken_in_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
     monkeypatch.setenv("COLUMNS", str(width))

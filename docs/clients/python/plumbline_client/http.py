@@ -149,7 +149,9 @@ def _error_of(status: int, retry_after: str, text: bytes) -> PlumblineError:
         errors = problem.get("errors", {})
         reason = f"{status} {problem.get('detail', '')}"
         for field, texts in errors.items():
-            reason += f"; {field}: {' '.join(texts)}"
+            words = " ".join(texts)
+            if words not in reason:
+                reason += f"; {field}: {words}"
     except (ValueError, AttributeError, TypeError):  # a proxy's page
         errors = {}
         reason = f"{status} without a reason"

@@ -183,7 +183,11 @@ Exit code: 0 done, 2 there is nothing to calibrate or to draw from."""
             seed=options["seed"] or 0,
         )
         drawn = label_set.drawn.count()
-        fewer = f" (there are no {options['draw']:,})" if drawn < options["draw"] else ""
+        fewer = (
+            f" (there are no {options['draw']:,}; what exact rules scored needs no label)"
+            if drawn < options["draw"]
+            else ""
+        )
         self._say(
             f"{label_set.name}: {drawn:,} judgements drawn{fewer} of {label_set.population_size:,} by {label_set.judge}, "
             f"{label_set.procedure}, {label_set.dimension}.\nLabel them in the console under Quality › Labels, or with "

@@ -102,7 +102,10 @@ class Command(CodedCommand):
                 problems = []
             else:
                 if not options["yes"]:
-                    self._confirm(dropped_tags(specs), may_ask=not options["json"])
+                    dropped = dropped_tags(specs)
+                    if dropped and (line := unknown_tag_line(request.where)):
+                        self.stderr.write(line)
+                    self._confirm(dropped, may_ask=not options["json"])
                 with capture_trace(specs):
                     problems = self._capture(specs, options, are_named=not request.are_all)
         if problems and (line := unknown_tag_line(request.where)):
