@@ -18,7 +18,6 @@ import yaml
 from django.conf import settings
 from django.test import Client
 
-from project.environment import Environment
 from tests import zygote
 from tests.machinery import Plumbline, answers, free_port, missing, wait_until
 
@@ -235,6 +234,18 @@ def test_a_setting_that_cannot_be_read_is_named(name: str, value: str, said: str
     assert "Traceback" not in run.stderr
 
 
+def test_a_list_in_the_environment_may_have_spaces_beside_its_commas() -> None:
+    read = "from django.conf import settings; print(settings.READY_WITHOUT)"
+
+    run = zygote.run(
+        [sys.executable, "manage.py", "shell", "-v0", "-c", read],
+        cwd=ROOT, env={"PATH": os.environ["PATH"], "DEBUG": "1", "READY_WITHOUT": " judge, broker "},
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+
+    assert run.stdout.strip() == "['judge', 'broker']"
+
+
 def test_dockerfile_passes_its_linter() -> None:
     run = subprocess.run([str(BIN / "hadolint"), "Dockerfile"], cwd=ROOT, capture_output=True, text=True, timeout=60)
 
@@ -401,9 +412,3 @@ def test_redis_as_compose_starts_it_answers_nobody_without_the_password(tmp_path
     finally:
         server.terminate()
         assert server.wait(timeout=20) == 0, "it ends when it is asked to"
-
-
-def test_a_list_in_the_environment_may_have_spaces_beside_its_commas(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("READY_WITHOUT", " judge, broker ")
-
-    assert Environment().list("READY_WITHOUT") == ["judge", "broker"]
