@@ -230,10 +230,10 @@ def manners_of(agent: Agent) -> Callable[[Message], str]:
 
 def _manner_in(requests: QuerySet[BehaviorRequest], message: Message) -> str:
     """Return what these requests made of the agent's manner in a message, of those that held when it was said."""
-    said_at = message.sent_at or message.created_at
     channel_key = f"channel:{message.channel_id}"
     keys = [channel_key, _key_of_answered(message)]
-    held = requests.filter(scope_key__in=keys, applied_at__lte=said_at).exclude(reverted_at__lte=said_at)
+    held = requests.filter(scope_key__in=keys, applied_at__lte=message.said_at)
+    held = held.exclude(reverted_at__lte=message.said_at)
     rows = list(held.order_by("applied_at", "pk").only(*_COLUMNS_SHOWN))
     in_channel = [row for row in rows if row.scope_key == channel_key]
     for_person = [row for row in rows if row.scope_key != channel_key]
