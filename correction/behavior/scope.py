@@ -217,9 +217,10 @@ def prepare(turn: Turn) -> None:
 
 
 def manners_of(agent: Agent) -> Callable[[Message], str]:
-    """Return a function of a message of the agent: what had been asked for in its channel, or by whom it answers, as a prompt says it.
+    """Return a function that says what had been asked for when a message of the agent was said, in its channel or by whom it answers.
 
-    It returns an empty text where nothing had. One query, and two for each message where the agent has any such request.
+    It says so as a prompt does; an empty text means that nothing had. One query, and two for each message where the agent has any
+    such request.
     """
     ever_applied = [BehaviorRequest.Status.APPLIED, BehaviorRequest.Status.REVERTED]
     requests = BehaviorRequest.objects.filter(agent=agent, status__in=ever_applied).exclude(scope_key=PERSONA_KEY)

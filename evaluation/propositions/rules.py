@@ -34,7 +34,7 @@ GUARDED = tuple(name for name in GUARDS if name not in ("sentences", "questions"
 
 
 def _known_guards(only: dict[str, str]) -> dict[str, str]:
-    """Refuse guards that there are none of."""
+    """Refuse unknown guards."""
     for name in only:
         if name not in GUARDED:
             raise ValueError(f"unknown guard {name!r}; allowed: {', '.join(GUARDED)}")

@@ -326,7 +326,7 @@ class Subject:
 
 
 def manners_of(agent: Agent) -> Callable[[Message], str]:
-    """Return a function of a message of the agent: what people had asked of it there, as its prompt said it; empty for nothing.
+    """Return a function that says what people had asked of the agent where a message of it was said; empty for nothing.
 
     An app above may know that (`manners_of` in its `apps.py`).
     """
