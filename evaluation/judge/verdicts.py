@@ -161,7 +161,12 @@ def verdict_by_precondition(
     try:
         holds = known_preconditions()[name](target, additional or {}, variables or {})
     except Exception as error:  # noqa: BLE001 (whatever a team's function raises)
-        return unscored(f"precondition {name} failed: {type(error).__name__}: {error}", cause=PRECONDITION_FAILED)
+        return unscored(
+            f"precondition {name} failed: {type(error).__name__}: {error}",
+            cause=PRECONDITION_FAILED,
+            judge=RULE_JUDGE,  # it could have been scored, so it counts as asked
+            served_model=RULE_JUDGE,
+        )
     return None if holds else trivial(f"precondition {name} does not hold")
 
 

@@ -20,6 +20,7 @@ from evaluation.change.models import Baseline
 from evaluation.ci.measure import coverage_of
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.execute import capture
+from evaluation.runs.shares import Share
 from evaluation.runs.spec import RunSpec
 from tests.console import confirm
 from tests.evaluation.conftest import PropositionFolder
@@ -165,6 +166,19 @@ def test_a_team_s_precondition_that_fails_leaves_its_claim_unscored_and_says_why
     assert (rows()["voice"].status, rows()["busy"].status) == ("scored", "unscored")
     assert rows()["busy"].reason == "precondition fails failed: KeyError: 'the till'"
     assert coverage_of(run)["adherence"].failed == 1, "it is not what could not be evaluated"
+
+
+def test_a_claim_whose_precondition_failed_counts_as_asked(
+    llm_server: LLMServer, propositions: PropositionFolder, settings: Settings
+) -> None:
+    settings.PROPOSITION_PRECONDITIONS = [f"{OWN}.fails"]
+    propositions.claims("adherence/_default.yaml", "busy", extra="precondition: fails")
+
+    summary = evaluate_agent(agent=speaking("ada", ["No."]), dimensions=("adherence",)).dimensions["adherence"]
+
+    assert summary.share == Share(scored=0, asked=1)
+    assert summary.not_evaluable == "", "it could have been judged"
+    assert not llm_server.bodies
 
 
 @pytest.mark.parametrize(
