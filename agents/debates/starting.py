@@ -201,22 +201,6 @@ def _where_busy(agent: Agent) -> str:
     return f"turn {run.pk} in {run.channel.slug if run.channel else 'a deleted channel'}"
 
 
-def silent_offline(debate: Debate) -> list[str]:
-    """Return the slugs of the seats that would say nothing: a script acts for them, and their agents have no sample lines to say."""
-    script = settings_of(debate).config.get("script", {})
-    silent = []
-    for seat in debate.seats.select_related("agent").order_by("number"):
-        if lacks_lines(seat.agent, seat.model) and not script.get(str(seat.number)):
-            silent.append(seat.agent.slug)
-    return silent
-
-
-def lacks_lines(agent: Agent, model: str = "") -> bool:
-    """Return whether a script acts for the agent and has no line to say."""
-    is_scripted = is_heuristic(model or agent.model_id or model_of("actor"))
-    return is_scripted and not any(line.strip() for line in agent.sample_lines)
-
-
 def _checked_models(agents: Sequence[Agent], models: Mapping[str, str]) -> dict[int, str]:
     """Return the model that acts for a seat, by the seat's number.
 
@@ -264,3 +248,19 @@ def _new_channel(topic: str, *, synthetic: bool) -> Channel:
                 synthetic=synthetic,
             )
             return channel
+
+
+def silent_offline(debate: Debate) -> list[str]:
+    """Return the slugs of the seats that would say nothing: a script acts for them, and their agents have no sample lines to say."""
+    script = settings_of(debate).config.get("script", {})
+    silent = []
+    for seat in debate.seats.select_related("agent").order_by("number"):
+        if lacks_lines(seat.agent, seat.model) and not script.get(str(seat.number)):
+            silent.append(seat.agent.slug)
+    return silent
+
+
+def lacks_lines(agent: Agent, model: str = "") -> bool:
+    """Return whether a script acts for the agent and has no line to say."""
+    is_scripted = is_heuristic(model or agent.model_id or model_of("actor"))
+    return is_scripted and not any(line.strip() for line in agent.sample_lines)

@@ -410,7 +410,7 @@ def _locked_agent(agent_id: int, seen_digest: str) -> Agent:
     """Return an agent with its row locked.
 
     Args:
-        seen: Digest of the persona that was shown to the person who decided.
+        seen_digest: Digest of the persona that was shown to the person who decided.
 
     Raises:
         PersonaMovedOn: The persona was changed since.

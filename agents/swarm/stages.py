@@ -375,7 +375,7 @@ def _take_into_account(
 
 
 def _drop_question_to_another(state: DialogState, transcript: Sequence[Message]) -> None:
-    """Drop the question that waits, without saving that, where it asked another person than the one who wrote the last message."""
+    """Drop a waiting question that was put to another person than the author of the last message; the state is not saved here."""
     asked_after = [message for message in transcript if message.position == state.pending.get("position")]
     if asked_after and asked_after[0] not in _messages_of_author(transcript[-1], transcript):
         state.pending = {}

@@ -232,9 +232,8 @@ def manners_of(agent: Agent, messages: Collection[Message]) -> dict[int, str]:
         rows_of.setdefault(row.scope_key, []).append(row)
     manners: dict[int, str] = {}
     for message in messages:
-        said_at = message.sent_at or message.created_at
-        in_channel = _held_at(said_at, rows_of.get(_channel_key(message), ()))
-        for_person = _held_at(said_at, rows_of.get(person_of_run.get(message.run_id, ""), ()))
+        in_channel = _held_at(message.said_at, rows_of.get(_channel_key(message), ()))
+        for_person = _held_at(message.said_at, rows_of.get(person_of_run.get(message.run_id, ""), ()))
         parts = []
         if in_channel:
             parts.append(_render_manner(_traits_shown(in_channel), is_for_person=False))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from agents.models import Agent, Channel, Message, PersonaVersion
 from agents.personas.persona import TraitValue, render_persona
@@ -48,6 +48,9 @@ class Action:
     is_reply: bool = False
     growing: bool = False
     excerpt: str = ""
+    _by_precondition: dict[tuple[str, str], Verdict | None] = field(  # by dimension and id of the proposition
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def context(self, first_n: int, last_n: int) -> Context:
         """Return what the judge is shown, with that many events from the start and the end."""
@@ -61,9 +64,16 @@ class Action:
         )
 
     def without_judge(self, proposition: Proposition) -> Verdict | None:
-        """Return the verdict where the proposition's precondition decides; None where the judge is to be asked."""
-        target = Target(text=self.text, channel_kind=self.channel_kind, is_reply=self.is_reply)
-        return verdict_by_precondition(proposition, target, variables=self.context(0, 0).variables())
+        """Return the verdict where the proposition's precondition decides; None where the judge is to be asked.
+
+        A precondition is called once: what is asked and what is made of the replies go by the same answer of it.
+        """
+        key = (proposition.dimension, proposition.id)
+        if key not in self._by_precondition:
+            target = Target(text=self.text, channel_kind=self.channel_kind, is_reply=self.is_reply)
+            verdict = verdict_by_precondition(proposition, target, variables=self.context(0, 0).variables())
+            self._by_precondition[key] = verdict
+        return self._by_precondition[key]
 
     def _window(self, first_n: int, last_n: int) -> Window:
         """Return the events that the judge is shown, and how many are left out between them."""

@@ -30,40 +30,6 @@ class SessionRefused(ValueError):
     """A session cannot be continued; the sentence says why."""
 
 
-def best_attempt(attempts: Sequence[CorrectionLog]) -> CorrectionLog:
-    """Return the attempt to commit when none passed (AC-7.0.9): the one with the highest mean score; of equal ones the latest.
-
-    The mean is over the dimensions that have a score in every attempt that was scored at all, so that an attempt gains nothing by more
-    scored dimensions; where there is no such dimension it is over each attempt's own. An attempt with no score at all comes last.
-
-    Raises:
-        ValueError: There is no attempt.
-    """
-    if not attempts:
-        raise ValueError("no attempt to choose from")
-    dimensions_of_scored_attempts = []
-    for attempt in attempts:
-        scores = scores_of(attempt.results)
-        if scores:
-            dimensions_of_scored_attempts.append(frozenset(scores))
-    shared = frozenset[str]()
-    if dimensions_of_scored_attempts:
-        shared = frozenset.intersection(*dimensions_of_scored_attempts)
-    # Over the same dimensions the highest mean is the highest sum.
-    return max(attempts, key=lambda attempt: (_mean_score(attempt, shared), attempt.attempt))
-
-
-def _mean_score(attempt: CorrectionLog, shared_dimensions: Collection[str]) -> float:
-    """Return the mean over these dimensions, or over all where none is scored; -1 without any score."""
-    scores = scores_of(attempt.results)
-    counted = [score for dimension, score in scores.items() if dimension in shared_dimensions]
-    if not counted:
-        counted = list(scores.values())
-    if not counted:
-        return -1.0
-    return round(sum(counted) / len(counted), 6)  # rounded, for 0.1 + 0.2 must not win against 0.3
-
-
 def load_attempts(
     *, session: str = "", draft_key: str = "", source: str = GateSession.Source.GATE
 ) -> tuple[CorrectionLog, ...]:
@@ -275,6 +241,40 @@ def _begin_new_session(log: CorrectionLog) -> None:
     session.outcome = ""
     session.sent = None
     log.attempt = 1
+
+
+def best_attempt(attempts: Sequence[CorrectionLog]) -> CorrectionLog:
+    """Return the attempt to commit when none passed (AC-7.0.9): the one with the highest mean score; of equal ones the latest.
+
+    The mean is over the dimensions that have a score in every attempt that was scored at all, so that an attempt gains nothing by more
+    scored dimensions; where there is no such dimension it is over each attempt's own. An attempt with no score at all comes last.
+
+    Raises:
+        ValueError: There is no attempt.
+    """
+    if not attempts:
+        raise ValueError("no attempt to choose from")
+    dimensions_of_scored_attempts = []
+    for attempt in attempts:
+        scores = scores_of(attempt.results)
+        if scores:
+            dimensions_of_scored_attempts.append(frozenset(scores))
+    shared = frozenset[str]()
+    if dimensions_of_scored_attempts:
+        shared = frozenset.intersection(*dimensions_of_scored_attempts)
+    # Over the same dimensions the highest mean is the highest sum.
+    return max(attempts, key=lambda attempt: (_mean_score(attempt, shared), attempt.attempt))
+
+
+def _mean_score(attempt: CorrectionLog, shared_dimensions: Collection[str]) -> float:
+    """Return the mean over these dimensions, or over all where none is scored; -1 without any score."""
+    scores = scores_of(attempt.results)
+    counted = [score for dimension, score in scores.items() if dimension in shared_dimensions]
+    if not counted:
+        counted = list(scores.values())
+    if not counted:
+        return -1.0
+    return round(sum(counted) / len(counted), 6)  # rounded, for 0.1 + 0.2 must not win against 0.3
 
 
 def end_session(

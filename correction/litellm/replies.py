@@ -207,7 +207,7 @@ def _belong(text: str, reply: ReplySoFar) -> bool:
 
 
 def new_ends(passed: str, text: str) -> list[int]:
-    """Return the places in a growing text, rising, up to which it is to be checked: ends of sentences behind `passed`.
+    """Return the positions in a growing text, rising, up to which it is to be checked: ends of sentences behind `passed`.
 
     Where there are more than MOST_CHECKS, sentences are put together, so that all parts have about as many; a part that is too long to be
     shown is cut.
@@ -218,36 +218,36 @@ def new_ends(passed: str, text: str) -> list[int]:
 
 
 def whole_ends(passed: str, text: str) -> list[int]:
-    """Return the same for a text that is complete; the last place is its end."""
+    """Return the same for a text that is complete; the last position is its end."""
     ends = [end for end in sentence_ends(text) if text[len(passed) : end].strip() and text[end:].strip()]
     return _with_cuts(_at_most_checked([*ends, len(text)]), start=len(passed), ends=ends, text=text)
 
 
 def _at_most_checked(ends: list[int]) -> list[int]:
-    """Return at most MOST_CHECKS of the places, the last among them."""
+    """Return at most MOST_CHECKS of the positions, the last among them."""
     if len(ends) <= MOST_CHECKS:
         return ends
     return [ends[(number + 1) * len(ends) // MOST_CHECKS - 1] for number in range(MOST_CHECKS)]
 
 
 def _with_cuts(positions: Sequence[int], *, start: int, ends: Sequence[int], text: str) -> list[int]:
-    """Return the places, and others between them where one is more than LONGEST_PART behind the one before.
+    """Return the positions, and others between them where one is more than LONGEST_PART behind the one before.
 
     Args:
         start: Where the first part begins.
         ends: Ends of sentences, where a long part is cut first; else it is cut at white space, else anywhere.
     """
-    cut_places: list[int] = []
+    cut_positions: list[int] = []
     for cut in positions:
         while cut - start > LONGEST_PART:
-            start = _cut_place(start, ends, text)
-            cut_places.append(start)
-        cut_places.append(cut)
+            start = _cut_position(start, ends, text)
+            cut_positions.append(start)
+        cut_positions.append(cut)
         start = cut
-    return cut_places
+    return cut_positions
 
 
-def _cut_place(start: int, ends: Sequence[int], text: str) -> int:
+def _cut_position(start: int, ends: Sequence[int], text: str) -> int:
     """Return where a long part that begins at `start` is cut."""
     most = start + LONGEST_PART
     before = [end for end in ends if start < end <= most]

@@ -18,6 +18,9 @@ from evaluation.runs.numbers import rounded
 from evaluation.runs.shares import share_counts
 from evaluation.statistics.agreement import judge_noise
 
+OBSERVED_FOR = timedelta(days=1)
+NEWEST = 50  # evaluations that coverage and the spread between repeats are taken from
+
 
 def refresh(key: Key) -> JudgeAgreement:
     """Compute the figures of a judge in a dimension from all its labels, and store them in its `JudgeCalibration`.
@@ -48,10 +51,6 @@ def refresh(key: Key) -> JudgeAgreement:
 def _dumped(identity: JudgeIdentity | None) -> dict[str, Any]:
     """Return an identity as it is stored; empty where it is not known."""
     return {} if identity is None else identity.model_dump(mode="json")
-
-
-OBSERVED_FOR = timedelta(days=1)
-NEWEST = 50  # evaluations that coverage and the spread between repeats are taken from
 
 
 def observe(key: Key, identity: JudgeIdentity | None) -> Observed:

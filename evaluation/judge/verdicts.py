@@ -163,7 +163,8 @@ def verdict_by_precondition(
         holds = known_preconditions()[name](target, additional or {}, variables or {})
     except Exception as error:  # noqa: BLE001 (whatever a team's function raises)
         reason = storable_line(f"precondition {name} failed: {type(error).__name__}: {error}")
-        return unscored(reason, cause=PRECONDITION_FAILED)
+        # It could have been scored, so it counts as asked.
+        return unscored(reason, cause=PRECONDITION_FAILED, judge=RULE_JUDGE, served_model=RULE_JUDGE)
     return None if holds else trivial(f"precondition {name} does not hold")
 
 

@@ -140,7 +140,9 @@ class EvaluationRun(Leasable):
     window_end = models.DateTimeField(null=True, blank=True, help_text="latest time in the window; empty = no limit")
     where = models.JSONField(default=dict, blank=True, help_text="tags a message must have to be measured")
     samples = models.PositiveIntegerField(default=20, help_text="most messages sampled for adherence")
-    sample_size = models.PositiveIntegerField(default=0, help_text="messages really sampled")
+    sample_size = models.PositiveIntegerField(
+        default=0, help_text="messages sampled; where none are, those judged at once"
+    )
     seed = models.BigIntegerField(default=0, help_text="seed of the sampling")
     per_call = models.PositiveSmallIntegerField(default=10, help_text="most propositions asked in one call, 1 to 10")
     history = models.CharField(

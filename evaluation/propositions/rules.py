@@ -34,7 +34,7 @@ GUARDED = tuple(name for name in GUARDS if name not in ("sentences", "questions"
 
 
 def _known_guards(only: dict[str, str]) -> dict[str, str]:
-    """Refuse guards that there are none of."""
+    """Refuse unknown guards."""
     for name in only:
         if name not in GUARDED:
             raise ValueError(f"unknown guard {name!r}; allowed: {', '.join(GUARDED)}")
@@ -184,11 +184,33 @@ CHECKS: dict[str, Callable[[str, Any], str]] = {
 }
 
 
+def check_rule(rule: Rule, text: str) -> list[str]:
+    """Return what the text breaks of the rule, one sentence per broken check; an empty list means that the rule holds.
+
+    Where one check is broken, others that cannot be decided do not matter, and are not among the sentences.
+
+    Raises:
+        Undecided: No check is known to be broken, and a pattern of one of them cannot say.
+    """
+    problems: list[str] = []
+    undecided: Undecided | None = None
+    for name, value in rule.checks().items():
+        try:
+            problem = CHECKS[name](text, value)
+        except Undecided as reason:
+            undecided = undecided or reason
+            continue
+        if problem:
+            problems.append(problem)
+    if undecided is not None and not problems:
+        raise undecided
+    return problems
+
+
 # Checks that a text which is still being written may break now and keep later. What breaks one of the others breaks it finally.
 ONLY_OF_WHOLE_TEXTS = frozenset({"min_sentences", "min_words", "matches", "contains_any", "contains_all"})
-_END_OF_TEXT = re.compile(
-    r"(?<!\\)(?:\\\\)*(?:\$|\\[ZzB])|\(\?!"
-)  # in a pattern: whether it matches depends on what follows
+# In a pattern: whether it matches depends on what follows.
+_END_OF_TEXT = re.compile(r"(?<!\\)(?:\\\\)*(?:\$|\\[ZzB])|\(\?!")
 
 
 def rule_while_growing(rule: Rule, *, inverted: bool) -> Rule | None:
@@ -211,26 +233,3 @@ def rule_while_growing(rule: Rule, *, inverted: bool) -> Rule | None:
 def _depends_on_end(pattern: str | None) -> bool:
     """Return whether a pattern that matches a text need not match it any more when more text follows."""
     return pattern is not None and _END_OF_TEXT.search(pattern) is not None
-
-
-def check_rule(rule: Rule, text: str) -> list[str]:
-    """Return what the text breaks of the rule, one sentence per broken check; an empty list means that the rule holds.
-
-    Where one check is broken, others that cannot be decided do not matter, and are not among the sentences.
-
-    Raises:
-        Undecided: No check is known to be broken, and a pattern of one of them cannot say.
-    """
-    problems: list[str] = []
-    undecided: Undecided | None = None
-    for name, value in rule.checks().items():
-        try:
-            problem = CHECKS[name](text, value)
-        except Undecided as reason:
-            undecided = undecided or reason
-            continue
-        if problem:
-            problems.append(problem)
-    if undecided is not None and not problems:
-        raise undecided
-    return problems

@@ -31,7 +31,7 @@ VARIABLE = re.compile(r"\{\{\s*([^{}]*?)\s*\}\}")
 
 
 def _known_variables(text: str) -> str:
-    """Refuse variables that there are none of."""
+    """Refuse unknown variables."""
     for name in VARIABLE.findall(text):
         if name not in VARIABLES:
             allowed = ", ".join("{{" + variable + "}}" for variable in VARIABLES)

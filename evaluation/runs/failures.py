@@ -11,6 +11,7 @@ from evaluation.models import RULE_JUDGE, ChannelShare, EvaluationRun, Evaluatio
 
 FAILURES = ("timeout", "rate_limited", "unavailable", "rejected")  # of the call, not of the answer
 CALL_FAILED = Q(status="unscored", cause__in=FAILURES)
+ANSWERED = ~CALL_FAILED & ~Q(judge__in=["", RULE_JUDGE])  # by the judge; "cannot tell" is an answer
 
 
 def reopen_failed(run: EvaluationRun) -> int:
@@ -32,9 +33,6 @@ def failed_call(run: EvaluationRun) -> str:
 def judge_answered(run: EvaluationRun) -> bool:
     """Return whether the judge answered any call: what rules and preconditions settle needs no judge."""
     return run.scores.filter(judge=run.judge).exclude(CALL_FAILED).exists()
-
-
-ANSWERED = ~CALL_FAILED & ~Q(judge__in=["", RULE_JUDGE])  # by the judge; "cannot tell" is an answer
 
 
 def unanswered(runs: Sequence[EvaluationRun]) -> set[tuple[int, str]]:

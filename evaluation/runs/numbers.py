@@ -14,27 +14,6 @@ from evaluation.runs.shares import NOTHING, Share, total
 from evaluation.statistics.bootstrap import Observation
 
 
-def window_statistics(stored: Mapping[str, Any]) -> dict[str, dict[str, list[Observation]]]:
-    """Return by dimension and proposition the exact statistic of a window, message by message, from `EvaluationRun.figures`.
-
-    Comparisons go by it, also where the claim itself is unscored: see `evaluation.scorers.fluency.figures`. Dimensions without it are left
-    out. A message goes by the key of its text.
-    """
-    statistics: dict[str, dict[str, list[Observation]]] = {}
-    for dimension, figures in stored.items():
-        if "phrases" not in figures:
-            continue
-        statistics[dimension] = {}
-        for proposition, phrases in figures["phrases"].items():
-            weight = phrases["weight"]
-            observations = [Observation(score, weight, message) for message, score in phrases["scores"].items()]
-            statistics[dimension][proposition] = observations
-    return statistics
-
-
-Usd = Annotated[Decimal | None, PlainSerializer(lambda usd: None if usd is None else float(usd))]
-
-
 class Numbers(BaseModel):
     """The numbers of a proposition or a dimension.
 
@@ -177,6 +156,9 @@ class DimensionSummary(Numbers):
         }
 
 
+Usd = Annotated[Decimal | None, PlainSerializer(lambda usd: None if usd is None else float(usd))]
+
+
 class Spending(BaseModel):
     """Sums over calls: `input_tokens` are all that were sent, from the prompt cache or not; `cost_usd` is None where none has a price."""
 
@@ -288,3 +270,21 @@ class RunSummary(Used):
 def rounded(value: float | None) -> float | None:
     """Round a score to four decimals, as it is stored and shown."""
     return None if value is None else round(value, 4)
+
+
+def window_statistics(stored: Mapping[str, Any]) -> dict[str, dict[str, list[Observation]]]:
+    """Return by dimension and proposition the exact statistic of a window, message by message, from `EvaluationRun.figures`.
+
+    Comparisons go by it, also where the claim itself is unscored: see `evaluation.scorers.fluency.figures`. Dimensions without it are left
+    out. A message goes by the key of its text.
+    """
+    statistics: dict[str, dict[str, list[Observation]]] = {}
+    for dimension, figures in stored.items():
+        if "phrases" not in figures:
+            continue
+        statistics[dimension] = {}
+        for proposition, phrases in figures["phrases"].items():
+            weight = phrases["weight"]
+            observations = [Observation(score, weight, message) for message, score in phrases["scores"].items()]
+            statistics[dimension][proposition] = observations
+    return statistics

@@ -79,18 +79,21 @@ def _read_context(value: Any) -> Any:
     Dates, which YAML has and JSON has not, become texts.
 
     Raises:
-        ValueError: The YAML cannot be used.
+        ValueError: The YAML cannot be used, or not as JSON.
     """
     if not isinstance(value, str | Path):
         return value
     try:
         _, data = read_mapping(value, "names and what they stand for")
         context = json.loads(json.dumps(data, default=str))
+        can_be_stored = storable(context) == context
     except YamlProblems as problems:
         raise not_there(str(problems)) from None
     except TypeError as error:  # of a name that is a date
         raise ValueError(f"allowed: names that are texts; {error}") from None
-    if storable(context) != context:
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    if not can_be_stored:
         raise ValueError("holds a NUL character or half of a surrogate pair; allowed: any other text")
     return context
 

@@ -32,7 +32,6 @@ from evaluation.runs.shares import MESSAGES, TOO_LITTLE, Share, share_counts, to
 STATISTICS = Q(judge__startswith="offline:", served_model=STATISTIC)
 NOT_EVALUABLE = Q(status="unscored", judge="")  # nobody was asked, for there was nothing to ask
 
-
 _STATUSES = ("scored", "trivial", "unscored", "pending")
 _COUNTS_BY_STATUS = {status: Count("pk", filter=Q(status=status)) for status in _STATUSES}
 # The judgements of these are only a part, so they have no score.
@@ -241,8 +240,8 @@ def _linked_dimension(dimension: str, parts: Sequence[tuple[ChannelShare, Dimens
         )
         for proposition in summary.propositions:
             by_id.setdefault(proposition.id, []).append((link.weight, proposition))
-    hindrances = [summary.not_evaluable for _, summary in parts]
-    not_evaluable = "; ".join(dict.fromkeys(hindrances)) if all(hindrances) else ""
+    reasons = [summary.not_evaluable for _, summary in parts]
+    not_evaluable = "; ".join(dict.fromkeys(reasons)) if all(reasons) else ""
     propositions: list[PropositionSummary] = []
     for _, group in sorted(by_id.items()):
         first = group[0][1]

@@ -127,6 +127,7 @@ def messages_before(message: Message, *, agent: Agent, where: Mapping[str, str] 
     return messages.exclude(said_at=message.said_at, pk__gte=message.pk)
 
 
+# -- positions in a conversation
 Bin = tuple[int, int | None]  # first and last position, from 1; None = no end
 
 DEFAULT_BINS = "1-5,6-15,16-30,31+"

@@ -107,6 +107,22 @@ def test_a_draft_passes_visibly_where_a_team_s_precondition_fails(
     assert "precondition fails failed: KeyError" in logs()[0].dimension_results.get().reason
 
 
+def test_a_draft_is_judged_by_one_answer_of_a_precondition_that_changes_its_mind(
+    llm_server: LLMServer, settings: Settings, tmp_path: Path
+) -> None:
+    settings.PROPOSITION_DIRS = [tmp_path]
+    settings.PROPOSITION_PRECONDITIONS = ["tests.evaluation.own_preconditions.every_other_time"]
+    team_file(settings, tmp_path, "adherence/ada.action.yaml", "precondition: every_other_time", level="action")
+    agent, channel = gated("adherence", gate_rules_enabled=False)
+    llm_server.respond = answers(lambda claim: 8)
+
+    for text in ("I filed it.", "I filed it, too."):
+        assert send(agent, channel, text).outcome == "passed"
+
+    statuses = [[part["status"] for part in log.dimension_results.get().parts] for log in logs()]
+    assert statuses == [["scored", "scored"], ["trivial", "scored"]]
+
+
 def test_a_judge_s_four_fields_alone_decide_about_a_draft_ac_6_0_6(llm_server: LLMServer) -> None:
     agent, channel = gated("adherence")
     llm_server.respond = lambda body: {"json": {"reasoning": "r", "justification": "j", "value": 2, "confidence": 0.5}}

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import cycle
 
 from evaluation.propositions.preconditions import Target
+
+_turns = cycle([True, False])
 
 
 def office_is_open(target: Target, context: Mapping[str, object], variables: Mapping[str, str]) -> bool:
@@ -21,6 +24,10 @@ def quotes_bytes(target: Target, context: Mapping[str, object], variables: Mappi
 
 async def later(target: Target, context: Mapping[str, object], variables: Mapping[str, str]) -> bool:
     return False
+
+
+def every_other_time(target: Target, context: Mapping[str, object], variables: Mapping[str, str]) -> bool:
+    return next(_turns)
 
 
 def is_reply(target: Target, context: Mapping[str, object], variables: Mapping[str, str]) -> bool:

@@ -20,6 +20,7 @@ from evaluation.change.models import Baseline
 from evaluation.ci.measure import coverage_of
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.execute import capture
+from evaluation.runs.shares import Share
 from evaluation.runs.spec import RunSpec
 from tests.console import confirm
 from tests.evaluation.conftest import PropositionFolder
@@ -178,6 +179,19 @@ def test_what_a_failing_precondition_says_is_stored_whatever_characters_it_quote
     assert (run.status, rows()["busy"].status) == ("completed", "unscored")
     assert rows()["busy"].reason.endswith("at the till")
     assert "\x00" not in rows()["busy"].reason
+
+
+def test_a_claim_whose_precondition_failed_counts_as_asked(
+    llm_server: LLMServer, propositions: PropositionFolder, settings: Settings
+) -> None:
+    settings.PROPOSITION_PRECONDITIONS = [f"{OWN}.fails"]
+    propositions.claims("adherence/_default.yaml", "busy", extra="precondition: fails")
+
+    summary = evaluate_agent(agent=speaking("ada", ["No."]), dimensions=("adherence",)).dimensions["adherence"]
+
+    assert summary.share == Share(scored=0, asked=1)
+    assert summary.not_evaluable == "", "it could have been judged"
+    assert not llm_server.bodies
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,8 @@ MEASURING: list[Refusal] = [
     ({"additional_context": "winter"}, "additional_context", "expected a mapping"),
     ({"additional_context": "2026-01-01: winter"}, "additional_context", "names that are texts"),
     ({"additional_context": 'season: "\\0"'}, "additional_context", "NUL"),
+    ({"additional_context": "season: .nan"}, "additional_context", "allowed: a JSON object"),
+    ({"additional_context": f"season: {'[' * 950}{']' * 950}"}, "additional_context", "nested too deeply"),
     ({"judge": FILE_OF_THE_SERVER}, "judge", "allowed: offline:lexical-1"),
     ({"additional_context": {"a": "b" * 10_000}}, "additional_context", "allowed: a JSON object of at most 10,000"),
 ]

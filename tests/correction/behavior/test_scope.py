@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group, User
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from agents.chat import ask, begin_chat, delete_chat
 from agents.models import Agent, Channel, ChannelMember, Message, Run
@@ -312,6 +314,24 @@ def test_many_messages_are_judged_by_what_was_asked_for_with_as_many_queries_as_
     talk(10)
 
     assert queries() == of_few
+
+
+def test_a_message_without_a_time_is_judged_by_what_held_at_that_of_the_message_beside_it(
+    llm_server: LLMServer,
+) -> None:
+    agent, channel = dm_with(behavior_scope="channel")
+    asked(llm_server, channel)
+    last_year = timezone.now() - timedelta(days=365)
+    say(channel, agent, "Good day.", said_at=last_year)
+    say(channel, agent, "Ahoy!")
+
+    llm_server.bodies.clear()
+    llm_server.respond = answers(lambda claim: 7)
+    evaluate_agent(agent=agent, dimensions=("adherence",))
+
+    prompts = prompts_about(llm_server, ["Good day.", "Ahoy!"])
+    shown_to_judge = [text for text, prompt in prompts.items() if "- pirate talk: Talks like a pirate." in prompt]
+    assert (len(prompts), shown_to_judge) == (2, ["Ahoy!"])
 
 
 def test_an_observed_message_is_judged_by_what_was_asked_for_there_too(llm_server: LLMServer) -> None:
