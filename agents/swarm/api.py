@@ -285,7 +285,7 @@ def dialog_of(state: DialogState) -> Dialog:
             name: getattr(state, name)
             for name in ("position", "turn", "dropped", "pending", "preferences", "last_tool")
         },
-        preferences_apply=not several_people_talk(state.channel),
+        preferences_apply=not (state.preferences and several_people_talk(state.channel)),
         summary=text_of(summary, state) if summary else None,
         summary_failed=why_no_summary(state.agent, state.channel),
         refused_polishes=refused_polishes(state.agent, state.channel),
