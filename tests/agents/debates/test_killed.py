@@ -16,7 +16,7 @@ from tests.machinery import THOROUGH, Plumbline
 
 MAKE = """
 import django; django.setup()
-from agents.debates.debate import start_debate
+from agents.debates.starting import start_debate
 from agents.models import Agent
 from tests.agents.debates.seats import TOPIC, seated
 agents = list(Agent.objects.order_by("pk")) or seated(3)
