@@ -67,7 +67,8 @@ WAVE = (
     + """
 import sys
 from django.db import transaction
-from agents.debates.debate import ask_rounds, start_debate
+from agents.debates.debate import ask_rounds
+from agents.debates.starting import start_debate
 from agents.models import Agent, Channel
 from agents.turn.receive import receive_message
 from agents.turn.send_message import append, start_turn
