@@ -154,6 +154,7 @@ def test_it_goes_without_scripts(chromium: Browser, live_server: LiveServer, ope
     page.get_by_role("button", name="Log in").click()
     page.get_by_label("Files").set_input_files(talk)
     page.get_by_role("button", name="Upload", exact=True).click()
+    page.get_by_role("checkbox", name="Ada").check()
     page.get_by_role("button", name="Next").click()
     page.get_by_label("Which agent is").select_option(index=0)
     page.get_by_role("button", name="Next").click()
