@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from evaluation.propositions.files import load_file
 from tests.correction.judged_drafts import MODEL, make_log, verdict
 from tests.e2e.conftest import Visitor
 from tests.e2e.test_product_owner import PATIENCE, work
-from tests.factories import make_agent, make_channel, say, talk
+from tests.factories import MONDAY, make_agent, make_channel, say, talk
 
 pytestmark = [pytest.mark.e2e, pytest.mark.django_db(transaction=True)]
 
@@ -80,8 +81,10 @@ def test_a_sentence_is_typed_counted_saved_and_says_what_drifted_between_two_bui
     nora = make_agent("nora", system_prompt="You are Nora, a baker. You often say “fresh at seven”. Never say sorry.")
     for number in range(24):
         talk(nora, [f"Loaf {number}, fresh at seven."], channel=make_channel(f"old-{number}"), tags={"build": "40"})
+    next_day = MONDAY + timedelta(days=1)  # so that build 41 is the newer one
     for number in range(24):
-        talk(nora, [f"Loaf {number}. Sorry."], channel=make_channel(f"new-{number}"), tags={"build": "41"})
+        channel = make_channel(f"new-{number}")
+        talk(nora, [f"Loaf {number}. Sorry."], channel=channel, tags={"build": "41"}, sent_at=next_day)
     visitor = visit(operator, "/admin/evaluation/proposition/nora/change/", width=390)
     page = visitor.page
     expect(page.locator(".pl-offered")).to_contain_text("Nora never says “sorry”")
