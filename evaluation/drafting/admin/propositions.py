@@ -793,7 +793,7 @@ def _comparing(request: HttpRequest, agent: Agent | None) -> tuple[str, str] | N
 
 
 def _newest_builds(agent: Agent) -> list[str]:
-    return newest_builds(Message.objects.filter(agent=agent).order_by("-said_at"))
+    return newest_builds(Message.objects.filter(agent=agent).order_by("-said_at", "-pk"))
 
 
 def _may_count(request: HttpRequest) -> bool:
