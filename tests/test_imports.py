@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 ORDER = """
 # The kit: what knows no agent.
 agents.kit.capability agents.kit.running agents.kit.bulk agents.kit.refusals agents.kit.erasing agents.kit.first_migration
-agents.kit.text
+agents.kit.text agents.kit.team_functions
 agents.kit.files agents.kit.bodies agents.kit.alerting agents.kit.models agents.kit.registry
 agents.kit.groups agents.kit.api agents.kit.llm
 agents.kit.work

@@ -334,7 +334,7 @@ def _passed_without_score(results: Sequence[PropositionResult]) -> _Finding:
     One that could not be false here (status `trivial`) gives it the best score, 9. Else it has none, and the reason of one that could
     not be scored; or the reason that there was nothing to check.
     """
-    # False sorts before True: a pattern that took too long is named first, as its rule can be mended.
+    # False sorts before True: a pattern that took too long is named first, as its rule can be corrected.
     time_outs_first = sorted(results, key=lambda result: not result.reason.startswith(TIMED_OUT))
     for status in ("trivial", "unscored"):
         for result in time_outs_first:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Annotated, Any, Literal, get_type_hints
 
@@ -17,6 +17,7 @@ from django.utils.module_loading import import_string
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agents.kit.capability import declared
+from agents.kit.team_functions import TeamFunctions, import_team_functions
 from agents.kit.text.fences import MAX_EVENT_CHARACTERS
 from agents.kit.text.ngrams import compute_corpus_repetition
 from agents.kit.text.patterns import find_all
@@ -169,31 +170,9 @@ def function_problems() -> Mapping[str, str]:
     return _team_functions(tuple(settings.INTERVENTION_FUNCTIONS)).problems
 
 
-@dataclass(slots=True)
-class _TeamFunctions:
-    """The functions of `INTERVENTION_FUNCTIONS`: the usable ones by name, and what is wrong with the other paths."""
-
-    usable: dict[str, NamedFunction] = field(default_factory=dict)
-    problems: dict[str, str] = field(default_factory=dict)
-
-
 @lru_cache(maxsize=8)
-def _team_functions(paths: tuple[str, ...]) -> _TeamFunctions:
-    """Import a team's own functions, by their paths; those that cannot be used are `problems`, with why, and do not raise.
-
-    One that has the name of a function that is known already cannot be used.
-    """
-    functions = _TeamFunctions()
-    for path in paths:
-        try:
-            function = _as_named_function(import_string(path))
-            name = path.rpartition(".")[2]
-            if name in FUNCTIONS or name in functions.usable:
-                raise ValueError(f"there is a function {name!r} already; allowed: another name")
-            functions.usable[name] = function
-        except Exception as error:  # noqa: BLE001 (whatever a team's module raises when it is imported)
-            functions.problems[path] = f"{type(error).__name__}: {error}"
-    return functions
+def _team_functions(paths: tuple[str, ...]) -> TeamFunctions[NamedFunction]:
+    return import_team_functions(paths, kind="function", taken=FUNCTIONS, checked=_as_named_function)
 
 
 def function_named(name: str) -> NamedFunction:

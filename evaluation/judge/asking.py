@@ -117,7 +117,7 @@ class _Calls:
     def requests(self) -> Iterator[LLMRequest | None]:
         """Yield what to send next; None when there is nothing until another reply arrives.
 
-        It never ends by itself: who sends stops at None when no reply is awaited. Requests are numbered from 0, without the Nones.
+        It never ends by itself: the caller stops at a None once it waits for no reply. Requests are numbered from 0, without the Nones.
         """
         number = 0
         while True:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 
 from django.conf import settings
-from django.utils.module_loading import import_string
 
+from agents.kit.team_functions import TeamFunctions, import_team_functions
 from agents.kit.text.tokens import tokenize
 
 
@@ -43,30 +43,18 @@ def precondition_problems() -> Mapping[str, str]:
     return _team_preconditions(tuple(settings.PROPOSITION_PRECONDITIONS)).problems
 
 
-@dataclass(slots=True)
-class _TeamPreconditions:
-    """The functions of `PROPOSITION_PRECONDITIONS`: the usable ones by name, and what is wrong with the other paths."""
-
-    usable: dict[str, Precondition] = field(default_factory=dict)
-    problems: dict[str, str] = field(default_factory=dict)
-
-
 @lru_cache(maxsize=8)
-def _team_preconditions(paths: tuple[str, ...]) -> _TeamPreconditions:
-    """Import a team's own functions, by their paths; those that cannot be used are `problems`, with why, and do not raise."""
-    functions = _TeamPreconditions()
-    for path in paths:
-        name = path.rpartition(".")[2]
-        try:
-            function = import_string(path)
-            if name in PRECONDITIONS or name in functions.usable:
-                raise ValueError(f"there is a precondition {name!r} already; allowed: another name")
-            if inspect.iscoroutinefunction(function):  # what it returns is always true
-                raise ValueError("it is an async function; allowed: def")
-            arguments = list(inspect.signature(function).parameters)
-            if len(arguments) != 3:
-                raise ValueError(f"its arguments are ({', '.join(arguments)}); allowed: (target, context, variables)")
-            functions.usable[name] = function
-        except Exception as error:  # noqa: BLE001 (whatever a team's module raises when it is imported)
-            functions.problems[path] = f"{type(error).__name__}: {error}"
-    return functions
+def _team_preconditions(paths: tuple[str, ...]) -> TeamFunctions[Precondition]:
+    return import_team_functions(paths, kind="precondition", taken=PRECONDITIONS, checked=_checked_precondition)
+
+
+def _checked_precondition(function: Precondition) -> Precondition:
+    """Return the function, if it takes what a precondition is given.
+
+    Raises:
+        ValueError: It takes other arguments.
+    """
+    arguments = list(inspect.signature(function).parameters)
+    if len(arguments) != 3:
+        raise ValueError(f"its arguments are ({', '.join(arguments)}); allowed: (target, context, variables)")
+    return function

@@ -60,3 +60,7 @@ def variety_batch() -> InterventionBatch:
         preconditions=[FunctionalPrecondition(test=long_talk, text="")],
         effect=text_effect("Hi."),
     )
+
+
+async def later(context: InterventionContext) -> bool:
+    return False

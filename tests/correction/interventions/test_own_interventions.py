@@ -67,6 +67,7 @@ def test_unknown_functions_and_wrong_parameters_are_refused(settings: Settings) 
     [
         ("INTERVENTION_FUNCTIONS", "nowhere.at_all", "'nowhere.at_all' cannot be used: ModuleNotFound"),
         ("INTERVENTION_FUNCTIONS", OWN + "silence", "there is a function 'silence' already"),
+        ("INTERVENTION_FUNCTIONS", OWN + "later", "it is an async function"),
         (
             "INTERVENTION_FUNCTIONS",
             OWN + "three_arguments",
