@@ -211,7 +211,7 @@ class EvaluationRequest(Body):
         FieldDisplay(option="--context", label="Background for the judge", is_yaml=True),
     ] = Field(
         {},
-        description="background that the judge is shown as data, and preconditions are given: names and what they stand for, such as "
+        description="background for the judge, shown as data, and for preconditions: names and what they stand for, such as "
         f"season: winter, as YAML or JSON of at most {MOST_CONTEXT:,} characters",
     )
 

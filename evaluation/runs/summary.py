@@ -30,7 +30,7 @@ from evaluation.runs.numbers import (
 from evaluation.runs.shares import MESSAGES, TOO_LITTLE, Share, share_counts, total, why_too_little
 
 STATISTICS = Q(judge__startswith="offline:", served_model=STATISTIC)
-NOT_EVALUABLE = Q(status="unscored", judge="")  # nobody was asked, for there was nothing to ask
+NOT_EVALUABLE = Q(status="unscored", judge="")  # no judge was asked: there was nothing to ask
 
 _STATUSES = ("scored", "trivial", "unscored", "pending")
 _COUNTS_BY_STATUS = {status: Count("pk", filter=Q(status=status)) for status in _STATUSES}
