@@ -21,7 +21,7 @@ keepalive = 5
 max_requests = 200_000
 max_requests_jitter = 20_000
 limit_request_line = 8_190
-worker_tmp_dir = "/dev/shm" if os.path.isdir("/dev/shm") else tempfile.gettempdir()  # noqa: S108 (heartbeats need no disk)
+worker_tmp_dir = "/dev/shm" if os.access("/dev/shm", os.W_OK) else tempfile.gettempdir()  # noqa: S108 (heartbeats need no disk)
 control_socket_disable = True  # nothing is written beside /tmp
 logconfig_dict = {
     **LOGGING,
