@@ -19,7 +19,7 @@ from agents.kit.console import display
 from agents.kit.console.forms import confirmed, report_done
 from agents.kit.console.panels import table
 from agents.kit.console.site import Button, JSONText, ModelAdmin, TextInput
-from agents.kit.use_cases import read_texts
+from agents.kit.use_cases import read_texts, renamed
 from evaluation.admin.display import dimension_badge, evaluation_link, judge_badge, overall_meter
 from evaluation.models import Dimension, EvaluationRun, EvaluationSchedule
 from evaluation.runs.request import EvaluationRequest
@@ -45,7 +45,10 @@ class BackgroundField(JSONText):
         try:
             return read_texts(EvaluationRequest, {"additional_context": value}).additional_context
         except Refused as refused:
-            raise forms.ValidationError(list(refused.errors.values())) from None
+            sentences = []
+            for location, sentence in refused.errors.items():
+                sentences.append(renamed(sentence, location, to=self.label) or sentence)
+            raise forms.ValidationError(sentences) from None
 
 
 class ScheduleForm(ScheduleModelForm):
