@@ -66,6 +66,7 @@ FIELDS: dict[str, tuple[str, ...]] = {
 EXAMPLES, EXAMPLE_LENGTH = 3, 60  # values of a column, characters of one
 TAGS = ("build", "version", "release", "model", "prompt", "variant", "locale")  # columns that are usually of this kind
 DELIMITERS = ",;\t|"
+_WITH_OTHER_LETTERS = re.compile(r"\w*[^\x00-\x7f]\w*")
 _GUARDED = re.compile(r"'*[=+\-@\t\r]")
 _ESCAPED = re.compile(r"'+[=+\-@\t\r]")
 csv.field_size_limit(MAX_LINE)
@@ -80,6 +81,14 @@ def read_csv(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
         FileError: A row is malformed, or there is no column of texts or of speakers.
         NotThere: A column of the map does not exist.
     """
+    if source.windows_line:
+        line, text = source.windows_line
+        words = list_names(_WITH_OTHER_LETTERS.findall(text)[:EXAMPLES])
+        yield Guess(
+            f"The file is not UTF-8; it is read as Windows-1252, in which Excel saves CSV. Line {line} then has: {words}. If that is "
+            "wrong, save the file as UTF-8.",
+            line,
+        )
     rows = csv_rows(source)
     line, header = next(rows, (1, []))
     names = [name.strip() for name in header]
