@@ -19,7 +19,7 @@ from agents.kit.commands import STOPPED, Cell, console_for_bars, console_on, pri
 from agents.kit.llm.endpoints import problem_of
 from agents.kit.llm.providers import batch_problem, providers_with_batches
 from agents.kit.running import stopping_on_sigterm
-from agents.kit.text.wording import counted, money, number
+from agents.kit.text.wording import counted, money, number, percentage
 from agents.kit.use_cases import tags_in
 from agents.models import Channel, Message
 from agents.models.conversations import NO_AGENTS, UnknownAgent
@@ -453,7 +453,7 @@ def estimate_line(estimate: Spending) -> str:
 def spent_line(estimate: Spending | None, actual: Used) -> str:
     """Write what judging used, with the estimate where there was one; empty when nothing was asked over a network.
 
-    E.g. ``Judging: estimated 5 calls, …; used 4 calls, 9,000 tokens in, 800 out, $0.0400, 60% of the tokens in from the prompt cache.``
+    E.g. ``Judging: estimated 5 calls, …; used 4 calls, 9,000 tokens in, 800 out, $0.0400, 60 % of the tokens in from the prompt cache.``
     """
     if not actual.calls or (estimate is None and not actual.input_tokens):
         return ""
@@ -461,7 +461,7 @@ def spent_line(estimate: Spending | None, actual: Used) -> str:
     if estimate:
         words = f"estimated {_amounts(estimate)}; {words}"
     if actual.cache_read_share:
-        words += f", {actual.cache_read_share:.0%} of the tokens in from the prompt cache"
+        words += f", {percentage(actual.cache_read_share)} of the tokens in from the prompt cache"
     return f"Judging: {words}."
 
 

@@ -127,7 +127,7 @@ TABLES = (
         empty="Add one to measure every day and be alerted to drift, or run manage.py schedule add nightly --every 1d.",
         deleting="Nothing is measured by it any more. Its evaluations and alerts stay, without its name; its series is not continued by "
         "another schedule. To keep it, pause it instead.",
-        typed="name where last_outcome",
+        typed="name where additional_context last_outcome",
         no_speech="dimensions window judge",
     ),
     # Without a list of their own.

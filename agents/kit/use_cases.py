@@ -145,6 +145,11 @@ class UseCaseField:
         """Return the name of its option: ``--per-call``."""
         return self.display.option or f"--{self.name.replace('_', '-')}"
 
+    @property
+    def names(self) -> tuple[str, str]:
+        """Return how sentences about it may begin: with its name, or that of its option."""
+        return self.name, self.option.removeprefix("--")
+
 
 @cache
 def fields_of(kind: type[Body]) -> dict[str, UseCaseField]:
@@ -395,7 +400,12 @@ def _about_option(kind: type[Body], location: str, sentence: str) -> str:
     field = fields_of(kind).get(name)
     if field is None:
         return sentence
-    for subject in (location, name, field.option.removeprefix("--")):
-        if sentence.startswith((f"{subject} ", f"{subject}:")):
-            return f"{field.option}{sentence.removeprefix(subject)}"
-    return f"{field.option}: {sentence}"
+    return renamed(sentence, location, *field.names, to=field.option) or f"{field.option}: {sentence}"
+
+
+def renamed(sentence: str, *names: str, to: object) -> str:
+    """Return a sentence that begins with one of these names as one that begins with `to`; empty where it begins with none of them."""
+    for name in names:
+        if sentence.startswith((f"{name} ", f"{name}:")):
+            return f"{to}{sentence.removeprefix(name)}"
+    return ""

@@ -486,9 +486,11 @@ def _missing_information(message: Message, earlier: Sequence[Message], state: Di
     pending = state.pending or {}
     # On one line with its question, so that "70" answers "How much do you weigh?".
     lines = [f"{pending.get('question', '')} {text}"]
-    for other in earlier:
+    own_texts = [text]  # newest first
+    for other in reversed(earlier):
         if (other.user_id, other.outsider) == (message.user_id, message.outsider):
-            lines.append(other.text[:MESSAGE_CHARACTERS])
+            own_texts.append(other.text[:MESSAGE_CHARACTERS])
+    lines += own_texts[1:]
     lines += [fact.text for fact in entries(state, "facts") if fact.author == message.author_name]
     asked_for = set(pending.get("missing", ()))
     if _sentence_patterns()["new_request"].search(text) or intent_of(text) in COMMANDS:
@@ -496,7 +498,8 @@ def _missing_information(message: Message, earlier: Sequence[Message], state: Di
     missing: list[RequiredInformation] = []
     for information in _required_information():
         is_needed = information.name in asked_for or information.asks.search(text)
-        if is_needed and not information.is_given(text, lines):
+        request = next((own for own in own_texts if information.asks.search(own)), "")
+        if is_needed and not information.is_given(f"{request}\n{text}", lines):
             missing.append(information)
     return missing
 

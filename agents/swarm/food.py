@@ -1,8 +1,8 @@
 """An example of role swarms and their tools: look up what food holds, log a meal, take the last one back, and add up the day.
 
 What is looked up is kept in the dialog state (`last_tool`), so that "log that" needs no second look-up. The log is the turns' own record:
-the answers of `log` and `undo` in this conversation, read in their order. Nothing of a simulation is counted elsewhere, for it has a
-channel of its own.
+the answers of `log` and `undo` in this conversation, read in their order; what a turn did before it failed is not done twice when its
+message is tried again. Nothing of a simulation is counted elsewhere, for it has a channel of its own.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import yaml
 from django.utils import timezone
@@ -71,6 +71,9 @@ class Log(Tool):
 
     def perform(self, turn: Turn, call: llm.ToolCall) -> Performed:
         portions = _with_nutrients(self.foods) if self.foods else _looked_up_and_not_logged(turn)
+        logged_before = [food for meal in _meals_today(turn) if meal.is_of_earlier_try for food in meal.portions]
+        if all(food in logged_before for food in portions):
+            return Performed(f"Logged already: {_portions_in_one_line(portions)}.")
         _keep_as_last_tool(turn, "log", portions)
         return Performed(f"Logged: {_portions_in_one_line(portions)}.", detail={"logged": portions})
 
@@ -86,6 +89,9 @@ class Undo(Tool):
     """Take the meal that was logged last today out of the log again."""
 
     def perform(self, turn: Turn, call: llm.ToolCall) -> Performed:
+        for answer in _answers_of_log(turn):
+            if "removed" in answer.content["detail"] and _is_of_earlier_try(answer, turn):
+                return Performed(f"Removed already: {_portions_in_one_line(answer.content['detail']['removed'])}.")
         meals = logged_today(turn)
         if not meals:
             raise ToolFault("Nothing is logged today in this conversation; allowed: to undo what was logged.")
@@ -125,10 +131,34 @@ Portions = list[dict[str, Any]]  # each food with its name, amount, portion, kca
 
 
 def logged_today(turn: Turn) -> list[Portions]:
-    """Return the meals of this conversation that were logged since midnight (TIME_ZONE) and not taken back, oldest first.
+    """Return the meals of this conversation that were logged since midnight (TIME_ZONE) and not taken back, oldest first."""
+    return [meal.portions for meal in _meals_today(turn)]
+
+
+class _Meal(NamedTuple):
+    """A meal that was logged. `is_of_earlier_try`: in another turn for the message that this turn answers, which then failed."""
+
+    portions: Portions
+    is_of_earlier_try: bool
+
+
+def _meals_today(turn: Turn) -> list[_Meal]:
+    """Return the meals of `logged_today`.
 
     Each removal takes back the meal that was logged last before it. Answers of refused calls neither log nor remove.
     """
+    meals: list[_Meal] = []
+    for answer in _answers_of_log(turn):
+        detail = answer.content["detail"]
+        if "logged" in detail:
+            meals.append(_Meal(detail["logged"], _is_of_earlier_try(answer, turn)))
+        elif "removed" in detail and meals:
+            meals.pop()
+    return meals
+
+
+def _answers_of_log(turn: Turn) -> list[RunMessage]:
+    """Return what `log` and `undo` answered in this conversation since midnight (TIME_ZONE), oldest first."""
     midnight = timezone.localtime().replace(hour=0, minute=0, second=0, microsecond=0)
     answers = RunMessage.objects.filter(
         run__agent=turn.agent,
@@ -137,14 +167,12 @@ def logged_today(turn: Turn) -> list[Portions]:
         tool_name__in=("log", "undo"),
         created_at__gte=midnight,
     )
-    meals: list[Portions] = []
-    for content in answers.order_by("pk").values_list("content", flat=True):
-        detail = content["detail"]
-        if "logged" in detail:
-            meals.append(detail["logged"])
-        elif "removed" in detail and meals:
-            meals.pop()
-    return meals
+    return list(answers.select_related("run").order_by("pk"))
+
+
+def _is_of_earlier_try(answer: RunMessage, turn: Turn) -> bool:
+    """Return whether a tool answered in another turn for the same message: one that failed after that, and was tried again."""
+    return turn.trigger is not None and answer.run.trigger_id == turn.trigger.pk and answer.run != turn.run
 
 
 def ensure_food_swarms() -> list[Swarm]:

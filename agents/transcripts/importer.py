@@ -166,7 +166,7 @@ class Transcript:
         if options.dates not in ("", DAY_FIRST, MONTH_FIRST):
             raise OptionError(f"--dates {options.dates!r}: allowed: {DAY_FIRST}, {MONTH_FIRST}")
         self.options = options
-        self.source = Source(path, name=name, dates=options.dates)
+        self.source = Source(path, name=name, dates=options.dates, accepts_windows=True)
         self.format = self._format()
         for key in options.tags:
             if not TAG_KEY.fullmatch(key):

@@ -9,6 +9,7 @@ from typing import Any
 from django import forms
 
 from agents.kit.console.site import GrowingTextarea, NumberInput, TextInput
+from agents.kit.use_cases import renamed
 from correction.admin.display import origin
 from correction.config.configure import LONGEST_REASON, ConfigConflict, unusable
 from correction.config.settings import LONGEST_NAME, MOST_NAMES, SETTINGS, ConfigError, Setting, merge
@@ -66,11 +67,15 @@ class ConfigForm(forms.Form):
             try:
                 cleaned[name] = SETTINGS[name].read(cleaned.get(name))
             except ConfigError as error:
-                self.add_error(name, str(error))
+                self._refuse(name, str(error))
         changed = {name: cleaned.get(name) for name in self.names if cleaned.get(name) != self._seen(name)}
         for name, problem in unusable(changed).items():
-            self.add_error(name, problem)
+            self._refuse(name, problem)
         return cleaned
+
+    def _refuse(self, name: str, sentence: str) -> None:
+        """Put a sentence on a field, with the field's label instead of its name."""
+        self.add_error(name, renamed(sentence, name, to=self[name].label) or sentence)
 
     @property
     def changes(self) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from agents.chat import PERSON, begin_chat, exchange
 from agents.kit.commands import console_on
 from agents.kit.llm.ledger import totals
 from agents.kit.models import LLMCall, owner_name
-from agents.kit.text.wording import money
+from agents.kit.text.wording import money, percentage
 from agents.models import Agent, Channel, ChannelMember, Message, Run
 from agents.turn.orchestrator import run_turn
 from agents.turn.pipeline import SendResult
@@ -275,7 +275,9 @@ def _repetition_scene(out: Any, stage: Stage) -> None:
     phyllis = stage.agents["phyllis"]
     result = check_repetition(phyllis, channel=stage.channel)
     out.write("\n   Five messages that begin alike: the agent is shown what to avoid")
-    out.write(f"     overlap   {result.overlap:.0%} of the 3-grams recur (threshold {result.threshold:.0%})")
+    out.write(
+        f"     overlap   {percentage(result.overlap)} of the 3-grams recur (threshold {percentage(result.threshold)})"
+    )
     overrides = {**EVERYTHING_OFF, "repetition_suppression_enabled": True}
     for section in preview_prompt(agent=phyllis, channel=stage.channel, overrides=overrides).sections:
         if section.stage == "repetition":
@@ -290,7 +292,7 @@ def _print_sums(out: Any, stage: Stage) -> None:
     figures = get_gate_statistics(agent=stage.agents["michael"], synthetic=True)
     rate = ""
     if figures.original_success_rate is not None:
-        rate = f" ({figures.original_success_rate:.0%})"
+        rate = f" ({percentage(figures.original_success_rate)})"
     spent = totals(LLMCall.objects.filter(purpose__in=["gate", "intervention"]))
     out.write(
         f"\n   What the gate did for michael\n     {figures.total_actions} messages, {figures.original_pass_count} of "

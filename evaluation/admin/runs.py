@@ -22,7 +22,7 @@ from agents.kit.console.logs import LogAdmin
 from agents.kit.console.panels import table
 from agents.kit.console.site import console_action
 from agents.kit.models import LLMCall
-from agents.kit.text.wording import counted
+from agents.kit.text.wording import counted, percentage
 from agents.kit.work.worker import alive
 from agents.models import Message
 from evaluation.admin.display import (
@@ -286,7 +286,7 @@ def _channels(summary: DimensionSummary) -> SafeString:
 def _pairs(run: EvaluationRun, dimension: str) -> SafeString:
     """Show the pairs of agents whose words are most alike."""
     pairs = run.figures.get(dimension, {}).get("pairs", [])[:PAIRS_SHOWN]
-    rows = [(first, second, f"{similarity:.0%}") for first, second, similarity in pairs]
+    rows = [(first, second, percentage(similarity)) for first, second, similarity in pairs]
     return table(("Agent", "Agent", "Vocabulary in common"), rows, label="Whose words are most alike")
 
 

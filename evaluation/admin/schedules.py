@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from django import forms
 from django.contrib import admin, messages
@@ -14,12 +14,15 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from agents.admin.display import agent_chip
+from agents.kit.bodies import Refused
 from agents.kit.console import display
 from agents.kit.console.forms import confirmed, report_done
 from agents.kit.console.panels import table
-from agents.kit.console.site import Button, ModelAdmin, TextInput
+from agents.kit.console.site import Button, JSONText, ModelAdmin, TextInput
+from agents.kit.use_cases import read_texts, renamed
 from evaluation.admin.display import dimension_badge, evaluation_link, judge_badge, overall_meter
 from evaluation.models import Dimension, EvaluationRun, EvaluationSchedule
+from evaluation.runs.request import EvaluationRequest
 from evaluation.runs.schedules import ALLOWED_EVERY, every_name, fire_now, overlap_note, parse_every
 from evaluation.runs.shares import shares_of, total
 from evaluation.runs.summary import dimension_scores
@@ -31,6 +34,21 @@ else:
 
 RUNS_SHOWN = 20
 AGENTS_SHOWN = 5
+
+
+class BackgroundField(JSONText):
+    """Background as YAML or JSON, checked as that of a single evaluation."""
+
+    def to_python(self, value: Any) -> Any:
+        if value in self.empty_values:
+            return None
+        try:
+            return read_texts(EvaluationRequest, {"additional_context": value}).additional_context
+        except Refused as refused:
+            sentences = []
+            for location, sentence in refused.errors.items():
+                sentences.append(renamed(sentence, location, to=self.label) or sentence)
+            raise forms.ValidationError(sentences) from None
 
 
 class ScheduleForm(ScheduleModelForm):
@@ -47,6 +65,7 @@ class ScheduleForm(ScheduleModelForm):
     class Meta:
         model = EvaluationSchedule
         exclude = ("every_minutes",)
+        field_classes: ClassVar = {"additional_context": BackgroundField}
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -68,7 +87,10 @@ class EvaluationScheduleAdmin(ModelAdmin[EvaluationSchedule]):
     actions = ("fire", "pause", "resume")
     fieldsets = (
         (None, {"fields": ("name", "is_active")}),
-        ("What is measured", {"fields": ("agents", "dimensions", "window", "where", "samples", "judge", "batch")}),
+        (
+            "What is measured",
+            {"fields": ("agents", "dimensions", "window", "where", "samples", "judge", "additional_context", "batch")},
+        ),
         ("When", {"fields": ("every", "next_at")}),
         ("Alerts", {"fields": ("drift_limit",)}),
     )

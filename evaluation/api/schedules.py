@@ -15,6 +15,7 @@ class ScheduleRow(
     table=EvaluationSchedule,
     columns=(
         *("id", "name", "agents", "dimensions", "window", "where", "samples", "judge", "heuristic"),
+        "additional_context",
         *("every_minutes", "drift_limit", "batch", "is_active", "next_at", "last_fired_at", "created_at"),
     ),
 ):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
@@ -172,7 +170,6 @@ class JudgeAgreement(BaseModel):
         precision, recall: Of violations, where people used only 0 and 9: of what the judge found (a score below 4.5) the share that is
             one, and of what is one the share that it found; null with other labels.
         bias: Judge minus people, in points, higher is better: positive where the judge is too lenient.
-        digest: SHA-256 of the labels and scores compared.
     """
 
     judge: str
@@ -195,7 +192,6 @@ class JudgeAgreement(BaseModel):
     recall: Figure | None
     bias: Figure
     prediction_powered: list[PoweredMean]
-    digest: str = Field("", exclude=True)
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -387,7 +383,6 @@ def compute_agreement(
         recall=recall,
         bias=Figure.of(_bias(judgements)),
         prediction_powered=[_powered_mean(one_set, labelled.judgements) for one_set in label_sets],
-        digest=_digest(current),
     )
 
 
@@ -492,16 +487,6 @@ def _bias(judgements: Sequence[_LabelledJudgement]) -> Estimate:
         cluster = judgement.conversation if is_sampled else None
         differences.append(Observation(of_judge - of_people, judgement.inclusion_weight, cluster))
     return bootstrap_mean(differences, unseen=False, resamples=RESAMPLES)
-
-
-def _digest(judgements: Mapping[int, _LabelledJudgement]) -> str:
-    """Return a digest of the labels and scores that are compared; empty without any."""
-    if not judgements:
-        return ""
-    data = []
-    for pk, judgement in sorted(judgements.items()):
-        data.append([pk, judgement.raw, judgement.inverted, sorted(judgement.labels.items())])
-    return hashlib.sha256(json.dumps(data, ensure_ascii=False).encode()).hexdigest()
 
 
 def _powered_mean(label_set: LabelSet, judgements: Mapping[int, _LabelledJudgement]) -> PoweredMean:

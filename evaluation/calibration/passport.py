@@ -25,7 +25,7 @@ from typing import Any
 from django.conf import settings
 from django.db.models import F
 
-from agents.kit.text.wording import counted, day_text, decimal, signed
+from agents.kit.text.wording import counted, day_text, decimal, percentage, signed
 from evaluation.calibration.agreement import MOST_WANTED, Figure, Observed, OrderShown, SwapShown
 from evaluation.calibration.labels import Key
 from evaluation.calibration.models import LEAST_ITEMS, JudgeCalibration
@@ -224,7 +224,7 @@ def _swap_row(row: JudgeCalibration, agent: str) -> PassportRow:
     swap.value, swap.interval = test.auc, test.interval
     swap.text = f"AUC {decimal(test.auc, 2)} {_interval_text(test.interval)} over {counted(test.agents, 'agent')}"
     if test.high_share is not None:
-        swap.text += f", {test.high_share:.0%} of swapped texts ≥ 7"
+        swap.text += f", {percentage(test.high_share)} of swapped texts ≥ 7"
     if test.against != "agents":
         swap.text += f" ({test.against})"
     if agent in test.by_agent:

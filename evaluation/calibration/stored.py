@@ -41,7 +41,6 @@ def refresh(key: Key) -> JudgeAgreement:
         figures=figures.model_dump(mode="json"),
         identity=_dumped(figures.identity),
         observed=observe(key, figures.identity).model_dump(mode="json"),
-        labels_digest=figures.digest,
         computed_changes=row.changes,  # as read before computing: what changed since makes the figures stale
         computed_at=timezone.now(),
     )

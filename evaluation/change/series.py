@@ -34,7 +34,7 @@ COLUMNS = (
     *("agent_id", "schedule_id", "created_at", "finished_at"),
     *("window", "window_start", "window_end", "where", "dimensions"),
     *("series_points", "persona_digest", "judge", "method", "hard", "double_check", "few_shot", "simulated"),
-    "swap_test",
+    *("swap_test", "additional_context"),
 )
 NO_DURATION = "the window is no duration, so evaluations look at the same messages again: not tested for drift"
 
@@ -49,7 +49,7 @@ class SeriesPoint(BaseModel):
     Attributes:
         error: Standard error in points; None: not known.
         tested: Whether the test looked at it: it shares no messages with the one before.
-        restarts: Whether the series starts again here, because persona, propositions, window or tags changed.
+        restarts: Whether the series starts again here, because persona, propositions, window, tags or background changed.
         persona: Digest of the persona it was measured under.
         judge_since: When the judge began to answer as it did; None: it never changed.
     """
@@ -116,7 +116,7 @@ class Series(BaseModel):
 
     def _restart(self, before: SeriesPoint, now: SeriesPoint) -> Restart:
         """Return why the series starts again with a point."""
-        because = "propositions, window or tags changed"
+        because = "propositions, window, tags or background changed"
         if before.persona != now.persona:
             changes = changes_between(self.agent.slug, before.persona, now.persona)
             because = "; ".join(map(str, changes)) or "the persona changed; no version says what changed"
@@ -261,8 +261,8 @@ def _tested_series(
 ) -> Series:
     """Return a series with its drops: at most one false alarm a month over all series of the schedule together.
 
-    A stretch ends where persona, propositions, window or tags change: a change that was asked for is no drift. So it does where the judge
-    changed.
+    A stretch ends where persona, propositions, window, tags or background change: a change that was asked for is no drift. So it
+    does where the judge changed.
 
     Args:
         runs: Oldest first; at least one.
@@ -290,12 +290,13 @@ def _tested_series(
 
 
 class _Measured(NamedTuple):
-    """What must stay the same for scores to be comparable: persona, propositions, window, tags and the judge behind its name."""
+    """What must stay the same for scores to be comparable: what is judged, by what, and by which judge behind the judge's name."""
 
     persona: str
     propositions: str
     window: str
     where: str
+    background: str
     judge_since: datetime | None
 
 
@@ -305,6 +306,7 @@ def _what_is_measured(run: EvaluationRun, dimension: str, moments: Moments) -> _
         propositions=_stored_point(run, dimension)["of"],
         window=run.window,
         where=json.dumps(run.where, sort_keys=True),
+        background=json.dumps(run.additional_context, sort_keys=True),
         judge_since=judge_since(run, moments),
     )
 

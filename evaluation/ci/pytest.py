@@ -22,7 +22,7 @@ class Unjudged(AssertionError):
 
 def in_character(
     personas: str | Path,
-    transcript: str | Path | Sequence[str | Path],
+    transcript: str | Path | Sequence[str | Path] | Sequence[Mapping[str, Any]],
     *,
     propositions: str | Path | None = None,
     baseline: str | Path | None = None,
@@ -32,7 +32,9 @@ def in_character(
     """Assert that no persona got worse and none scores below its threshold; nothing is stored.
 
     Args:
-        personas: A persona's file or a folder of them; transcript: what they said, one file or several.
+        personas: A persona's file or a folder of them.
+        transcript: What they said: one file or several, or the messages of a conversation, such as
+            ``[{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]`` with ``map="assistant=ada"``.
         propositions: A folder of your own. baseline: what an earlier evaluation wrote with ``--out``.
         threshold: Least score, 0 to 9: of every dimension that is scored, or by dimension id.
         options: Others of ``manage.py evaluate``, as ``samples=60`` or ``agents="ada"``; True for a switch.
@@ -60,16 +62,30 @@ def in_character(
     }
     if isinstance(threshold, Mapping):
         values["threshold"] = ",".join(f"{dimension}={least}" for dimension, least in threshold.items())
-    transcripts = [transcript] if isinstance(transcript, str | Path) else transcript
-    arguments = [f"--transcript={path}" for path in transcripts] + _arguments(values)
     out = io.StringIO()
     with tempfile.TemporaryDirectory() as folder:
+        files = _files_of(transcript, Path(folder))
+        arguments = [f"--transcript={path}" for path in files] + _arguments(values)
         result = Path(folder) / "result.json"
         try:
             call_command("evaluate", *arguments, f"--out={result}", stdout=out, stderr=out)
         except CommandError as error:
             raise _raised_for(error, f"{error}\n\n{out.getvalue()}".strip()) from None
         return json.loads(result.read_text(encoding="utf-8"))  # type: ignore[no-any-return]
+
+
+def _files_of(
+    transcript: str | Path | Sequence[str | Path] | Sequence[Mapping[str, Any]], folder: Path
+) -> list[str | Path]:
+    """Return the files of a transcript; messages are written into one in the folder."""
+    if isinstance(transcript, str | Path):
+        return [transcript]
+    files = [part for part in transcript if isinstance(part, str | Path)]
+    if len(files) == len(transcript) > 0:
+        return files
+    written = folder / "messages.json"
+    written.write_text(json.dumps(list(transcript), default=str), encoding="utf-8")
+    return [written]
 
 
 def _arguments(options: Mapping[str, object]) -> list[str]:

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from agents.kit.commands import REGRESSION, UNUSABLE
-from agents.kit.text.wording import counted
+from agents.kit.text.wording import counted, percentage
 from evaluation.calibration.passport import counted_line, not_usable_line, passport_lines, passports_of
 from evaluation.change.comparison import Comparison
 from evaluation.change.measurement_files import as_json
@@ -142,7 +142,7 @@ class Report:
         coverage = self.coverage
         return (
             f"{counted(coverage.scored, 'judgement')} scored, {coverage.trivial:,} trivial, {coverage.failed:,} failed "
-            f"({coverage.failed_share:.0%} of what this judge could judge), "
+            f"({percentage(coverage.failed_share)} of what this judge could judge), "
             f"{counted(coverage.needs_llm_judge, 'needs', 'need')} an LLM judge, {coverage.not_evaluable:,} not evaluable."
         )
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from agents.kit.text.wording import percentage
 from evaluation.change.change import Probability
 from evaluation.statistics.arms import (
     Arm,
@@ -202,7 +203,7 @@ def _why_missing(arm: Values) -> str:
     expected = arm.cell.n + arm.missing
     if arm.missing <= MOST_MISSING * expected:
         return ""
-    return f"{arm.missing} of {expected} values missing in {arm.arm}; allowed: {MOST_MISSING:.0%}"
+    return f"{arm.missing} of {expected} values missing in {arm.arm}; allowed: {percentage(MOST_MISSING)}"
 
 
 def _with_verdict(row: Row, comparison: Comparison, *, family: int) -> Row:

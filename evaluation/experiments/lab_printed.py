@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from agents.kit.commands import Cell, Emphasis
-from agents.kit.text.wording import counted, decimal, money, signed
+from agents.kit.text.wording import counted, decimal, money, percentage, signed
 from evaluation.dimensions import Dimension
 from evaluation.experiments.repairs import (
     LabArm,
@@ -122,7 +122,7 @@ def _answer_row(arm: LabArm) -> list[Cell]:
     share = arm.answers.share
     return [
         arm.label,
-        "–" if share is None else f"{share:.0%}",
+        "–" if share is None else percentage(share),
         arm.answers.pairs,
         arm.answers.unknown,
         arm.answers.silent,

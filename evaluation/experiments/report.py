@@ -9,7 +9,7 @@ from decimal import ROUND_HALF_UP, Decimal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from agents.kit.text.wording import difference
+from agents.kit.text.wording import decimal, difference
 from evaluation.calibration.passport import passports
 from evaluation.dimensions import CHANNEL_DIMENSIONS, Dimension
 from evaluation.dimensions import COUNTED as COUNTED_BY_JUDGE
@@ -461,17 +461,19 @@ def _arm_values(measure: Measure, arm: str, measured: Sequence[ExperimentEnviron
 # -- figures for people
 def rounded(value: float | None, places: int = 2) -> str:
     """Return a figure with so many decimals, halves away from zero as tables in papers have them; a dash for None."""
-    if value is None:
-        return "–"
+    return "–" if value is None else decimal(float(_rounded(value, places)), places)
+
+
+def _rounded(value: float, places: int) -> Decimal:
     step = Decimal(1).scaleb(-places)
-    return str(Decimal(repr(round(value, 10))).quantize(step, rounding=ROUND_HALF_UP))
+    return Decimal(repr(round(value, 10))).quantize(step, rounding=ROUND_HALF_UP)
 
 
 def shown_difference(control: float | None, treatment: float | None, places: int = 2) -> float | None:
     """Return the difference to show beside two figures that are `rounded`; None where one is missing."""
     if control is None or treatment is None:
         return None
-    return difference(float(rounded(control, places)), float(rounded(treatment, places)), places)
+    return difference(float(_rounded(control, places)), float(_rounded(treatment, places)), places)
 
 
 def p_text(p: float | None) -> str:

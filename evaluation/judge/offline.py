@@ -17,6 +17,7 @@ from agents.kit.llm.requests import InvalidAnswer, LLMRequest
 from agents.kit.text.ngrams import AMONG, comparable_ngrams, extract_ngrams, repeated_ngrams, typical_recurrence
 from agents.kit.text.patterns import Undecided, find_all, one_message
 from agents.kit.text.tokens import tokenize
+from agents.kit.text.wording import percentage
 from agents.models import Agent
 from evaluation.dimensions import TAKES_RULES
 from evaluation.judge.prompts import LONGEST_JUDGED
@@ -102,7 +103,7 @@ def _score_voice(figures: Mapping[str, Any] | None) -> dict[str, Any]:
         return {"unscored": figures["why"]}
     reasoning = (
         f"Written as the agent wrote its {figures['messages']} messages before, and not as {figures['beside']} wrote "
-        f"{figures['others']}: {figures['own']:.0%} (50 % = it fits both; by runs of 2 to 4 characters and style, names masked)."
+        f"{figures['others']}: {percentage(figures['own'])} (50 % = it fits both; by runs of 2 to 4 characters and style, names masked)."
     )
     if figures["odd"]:
         reasoning += f" Unusual: {', '.join(figures['odd'])}."
@@ -118,8 +119,9 @@ def _score_voices(figures: Mapping[str, Any] | None) -> dict[str, Any]:
         return {"unscored": f"voices show across at least {LEAST_LINES} lines, two or more of each of two agents"}
     distinct = max(0.0, figures["vocabulary"]) + max(0.0, figures["style"])
     reasoning = (
-        f"Lines of one agent are more alike than lines of different ones by {figures['vocabulary']:.0%} in their words; "
-        f"{figures['style']:.0%} of the variation of style lies between the {figures['speakers']} agents (0 % = no voices of their own)."
+        f"Lines of one agent are more alike than lines of different ones by {percentage(figures['vocabulary'])} in their words; "
+        f"{percentage(figures['style'])} of the variation of style lies between the {figures['speakers']} agents "
+        "(0 % = no voices of their own)."
     )
     return _entry(round(9 * (1 - exp(-distinct / DISTINCT))), reasoning, 0.4)
 
@@ -188,7 +190,7 @@ def _score_repetition(texts: Sequence[str]) -> dict[str, Any]:
     if len(texts) < 2:
         return {"unscored": f"repetition shows across at least 2 messages, the window has {len(texts)}"}
     share, _ = typical_recurrence([comparable_ngrams(text, 3) for text in texts])
-    recurs = f"{share:.0%} of the 3-grams recur among any {min(AMONG, len(texts))} of {len(texts)} messages."
+    recurs = f"{percentage(share)} of the 3-grams recur among any {min(AMONG, len(texts))} of {len(texts)} messages."
     if share <= REPETITIVE:
         return {"unscored": f"{NO_REPETITION}: {recurs}"}
     phrases = _quoted([phrase for phrase, _ in repeated_ngrams(texts, 3, 5)])
@@ -211,7 +213,7 @@ def _score_draft_repetition(draft: str, history: Sequence[str]) -> dict[str, Any
         earlier_grams.update(extract_ngrams(text, 3))
     repeated = [" ".join(gram) for gram in grams if gram in earlier_grams]
     share = len(repeated) / len(grams)
-    finding = f"{share:.0%} of the 3-grams stand in the agent's {len(history)} earlier messages."
+    finding = f"{percentage(share)} of the 3-grams stand in the agent's {len(history)} earlier messages."
     if share <= REPETITIVE:
         return {"unscored": f"{NO_REPETITION}: {finding}"}
     phrases = _quoted(list(dict.fromkeys(repeated)))

@@ -216,13 +216,19 @@ def _numbered_entries(window: Window, longest: int = MAX_EVENT_CHARACTERS) -> li
     return first + last
 
 
-@lru_cache(maxsize=2048)  # shown in the prompts of a whole channel, and of the estimate before
 def one_event(event: Event, number: int, longest: int = MAX_EVENT_CHARACTERS) -> str:
     """Return one numbered entry, e.g. ``3. Ann acts: Hello.`` or, of what reached her, ``4. --> Ann: Bob says: Hello.``
 
     Further lines of a text are indented behind a bar, so that none can pass for an entry. What looks like a fence is made harmless, and
     a text of more than `longest` characters is cut with a mark.
     """
+    if len(event.text) > MAX_EVENT_CHARACTERS:
+        return _entry(event, number, longest)
+    return _kept_entry(event, number, longest)
+
+
+def _entry(event: Event, number: int, longest: int) -> str:
+    """Return what `one_event` returns."""
     name = _shown_name(event.name)
     speaker = _shown_name(event.speaker)
     if event.kind == "action":
@@ -233,6 +239,10 @@ def one_event(event: Event, number: int, longest: int = MAX_EVENT_CHARACTERS) ->
         head = f"--> {name}: "
     body = safe_and_cut(event.text, longest).replace("\n", "\n    | ")
     return f"{number}. {head}{body}"
+
+
+# Shown in the prompts of a whole channel, and of the estimate before. Long texts are not kept: one may have a million characters.
+_kept_entry = lru_cache(maxsize=2048)(_entry)
 
 
 def _shown_name(name: str) -> str:

@@ -594,6 +594,13 @@ class EvaluationSchedule(models.Model):
         default=20, validators=[MinValueValidator(1)], help_text="most messages sampled per agent, at least 1"
     )
     judge = models.CharField(max_length=200, blank=True, default="", help_text="empty = the configured judge")
+    additional_context = models.JSONField(
+        default=dict,
+        blank=True,
+        verbose_name="background for the judge",
+        help_text="names and what they stand for, such as season: winter, as YAML or JSON; shown to the judge as data, and given to "
+        "preconditions",
+    )
     every_minutes = models.PositiveIntegerField(
         default=24 * 60, validators=[MinValueValidator(5)], help_text="minutes between two measurements, at least 5"
     )

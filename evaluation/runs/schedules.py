@@ -203,6 +203,7 @@ def _make_runs(schedule: EvaluationSchedule, until: datetime) -> Fired:
             judge=schedule.judge,
             schedule=schedule,
             batch=schedule.batch,
+            additional_context=schedule.additional_context,
         )
         try:
             runs.append(prepare_run(spec, channels=channels).run)
@@ -312,6 +313,7 @@ def schedule_json(schedule: EvaluationSchedule) -> dict[str, Any]:
         "window",
         "where",
         "samples",
+        "additional_context",
         "every_minutes",
         "drift_limit",
         "batch",

@@ -75,7 +75,11 @@ def test_an_outdated_page_does_not_undo_another_person_s_change(root: Client) ->
 
 @pytest.mark.parametrize(
     ("typed", "said"),
-    [({"gate_adherence_threshold": HOSTILE}, "allowed: 0 to 9"), ({"reason": "x" * 101}, "at most 100 characters")],
+    [
+        ({"gate_adherence_threshold": HOSTILE}, "allowed: 0 to 9"),
+        ({"gate_adherence_threshold": "12"}, "adherence threshold '12': allowed: 0 to 9"),
+        ({"reason": "x" * 101}, "at most 100 characters"),
+    ],
 )
 def test_a_wrong_value_is_refused_beside_its_field(root: Client, typed: dict[str, str], said: str) -> None:
     ada = make_agent()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tracemalloc
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -103,6 +104,16 @@ def test_a_long_message_is_cut_with_a_visible_mark() -> None:
 
     assert "x" * MAX_EVENT_CHARACTERS + " [… 1000 characters cut]" in text
     assert "y [… 1 characters cut]" in text
+
+
+def test_long_messages_do_not_stay_in_memory_once_they_were_shown() -> None:
+    tracemalloc.start()
+    for number in range(20):
+        shown(Window(tuple(acts(f"{number}" + "x" * 1_000_000)), 0, ()))
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert kept < 2_000_000, "characters of two messages"
 
 
 def test_control_and_direction_changing_characters_are_written_out() -> None:

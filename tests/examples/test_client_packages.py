@@ -40,6 +40,13 @@ def test_main(in_character):
     assert in_character("ada", transcript="main.jsonl", build="2", threshold=5)["status"] == "completed"
     in_character("ada", build="2")  # against the baseline
 
+def test_messages(in_character):
+    said = [{"role": "user", "content": "Where is it?"}, {"role": "assistant", "content": "In the cabinet."}] * 12
+    in_character("ada", transcript=said, build="4", dimensions=["adherence"], threshold=5)
+    said[1]["content"] = "I would so love to help you find it in the cabinet!"
+    with pytest.raises(AssertionError, match="below 5"):
+        in_character("ada", transcript=said, build="5", dimensions=["adherence"], threshold=5)
+
 def test_branch(in_character):
     in_character("ada", transcript="branch.jsonl", build="3", threshold={"adherence": 5})
 
@@ -202,7 +209,7 @@ def test_a_test_of_another_suite_asserts_over_http_that_an_agent_is_in_character
         [*command, "test_personas.py", "test_readme.py"], tmp_path, environment(server, PYTHONPATH=str(installed))
     )
 
-    assert "2 failed, 3 passed" in done.stdout, done.stdout + done.stderr
+    assert "2 failed, 4 passed" in done.stdout, done.stdout + done.stderr
     failed = set(re.findall(r"^FAILED \S+::(\w+)", done.stdout, re.MULTILINE))
     assert failed == {"test_branch", "test_branch_against_the_baseline"}
     assert "ada-brief" in done.stdout

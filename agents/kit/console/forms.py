@@ -22,7 +22,7 @@ from agents.kit.bodies import Body, Refused
 from agents.kit.console import display
 from agents.kit.console.site import GrowingTextarea, InlineFormSet, NumberInput, Select, TextInput
 from agents.kit.models import WorkerHeartbeat
-from agents.kit.use_cases import ChoiceCard, UseCaseField, fields_of, read_texts
+from agents.kit.use_cases import ChoiceCard, UseCaseField, fields_of, read_texts, renamed
 from agents.kit.work.worker import alive
 
 
@@ -174,7 +174,7 @@ class RequestForm(Form):
     asked: Any = None
 
     def clean(self) -> dict[str, Any]:
-        """Set `asked` to what the form asks for, or put each refusal on its field; on the form where the field is not shown.
+        """Set `asked` to what the form asks for, or put each refusal on its field, by its label; on the form where the field is not shown.
 
         An optional field that is left empty counts as left out, so that the model's default holds. The page's own fields are not looked at.
         """
@@ -190,8 +190,12 @@ class RequestForm(Form):
             for location, sentence in refused.errors.items():
                 # ``tags.build`` and ``agents[1]`` are parts of a field.
                 name = location.partition(".")[0].partition("[")[0]
-                is_shown = name in self.fields and name in fields_of(self.kind)
-                self.add_error(name if is_shown else None, sentence)
+                refused_field = fields_of(self.kind).get(name)
+                if refused_field is None or name not in self.fields:
+                    self.add_error(None, sentence)
+                else:
+                    names = (location, *refused_field.names)
+                    self.add_error(name, renamed(sentence, *names, to=self[name].label) or sentence)
         return cleaned
 
 
@@ -329,19 +333,18 @@ def _digest_of_choices(form: Form) -> str:
 def refuse(form: Form, error: Exception) -> None:
     """Put an error on the field whose name or option it begins with, as sentences of commands and services do; else above all fields.
 
-    ``--samples 900: …`` is put on the field `samples` without the option. A sentence that sends people to import personas gets a link.
+    ``--samples 900: …`` is put on the field `samples`, with its label instead of the option. A sentence that sends people to import
+    personas gets a link.
     """
     text = str(error)
     if "manage.py import_agents" in text:
         text = format_html("{} {}", text, display.link(reverse("admin:agents_import_add"), "Import personas"))
-    first_word, _, rest = text.partition(" ")
-    name = first_word.lstrip("-").rstrip(":").replace("-", "_")
-    if name not in form.fields:
-        form.add_error(None, text)
-    elif first_word.startswith("--"):
-        form.add_error(name, rest)  # a page knows no options
+    first_word = text.partition(" ")[0].rstrip(":")
+    name = first_word.lstrip("-").replace("-", "_")
+    if name in form.fields:
+        form.add_error(name, renamed(text, first_word, to=form[name].label))
     else:
-        form.add_error(name, text)
+        form.add_error(None, text)
 
 
 def ask(

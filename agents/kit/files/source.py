@@ -7,6 +7,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 
 MAX_LINE = 16 * 1024 * 1024
@@ -39,16 +40,29 @@ class FileError(Exception):
         super().__init__(f"{self.problem}; {advice}" if advice else self.problem)
 
 
+WINDOWS = "cp1252"  # what Excel on Windows saves CSV in, in Western Europe and America
+
+
+def _can_be(raw: bytes, encoding: str) -> bool:
+    """Return whether these bytes are a text in an encoding."""
+    try:
+        raw.decode(encoding)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 class Source:
     """A text file in UTF-8, with or without BOM."""
 
-    def __init__(self, path: Path, *, name: str = "", dates: str = "") -> None:
+    def __init__(self, path: Path, *, name: str = "", dates: str = "", accepts_windows: bool = False) -> None:
         """Open nothing yet, only look at the first bytes.
 
         Args:
             path: The file.
             name: What it is called in errors; default its path.
             dates: ``day-first`` or ``month-first`` for dates such as 01/02/2026; empty: as the file suggests.
+            accepts_windows: Whether a file named as a table (``.csv``, ``.tsv``) may be `WINDOWS`; its reader says so (`windows_line`).
 
         Raises:
             FileError: No regular, readable file is there.
@@ -57,6 +71,7 @@ class Source:
         self.name = name or str(path)
         self.dates = dates
         self.stem = Path(self.name).stem
+        self._accepts_windows = accepts_windows and Path(self.name).suffix.lower() in (".csv", ".tsv")
         self.bytes_read = 0
         try:
             if not path.is_file():
@@ -91,7 +106,7 @@ class Source:
         """Yield (line number from 1, text with its newline), from the start of the file each time.
 
         Raises:
-            FileError: A line is longer than MAX_LINE, or not UTF-8; after the lines before it.
+            FileError: A line is longer than MAX_LINE, or not UTF-8 (nor `WINDOWS`, where that is accepted); after the lines before it.
         """
         self.bytes_read = self._bom
         with self.path.open("rb") as file:
@@ -102,12 +117,41 @@ class Source:
                 self.bytes_read += len(raw)
                 if len(raw) > MAX_LINE:
                     raise FileError(self.name, number, f"longer than {MAX_LINE:,} bytes")
-                try:
-                    text = raw.decode()
-                except UnicodeDecodeError as error:
-                    where = f"byte 0x{raw[error.start]:02x} at column {error.start + 1}"
-                    raise FileError(self.name, number, f"not valid UTF-8 ({where}); save the file as UTF-8") from None
-                yield number, text
+                yield number, self._decoded(raw, number)
+
+    def _decoded(self, raw: bytes, number: int) -> str:
+        """Return the text of a line.
+
+        Raises:
+            FileError: It is not UTF-8, nor `WINDOWS` where that is accepted.
+        """
+        try:
+            return raw.decode()
+        except UnicodeDecodeError as error:
+            if self.windows_line is None:
+                where = f"byte 0x{raw[error.start]:02x} at column {error.start + 1}"
+                raise FileError(self.name, number, f"not valid UTF-8 ({where}); save the file as UTF-8") from None
+        return raw.decode(WINDOWS)
+
+    @cached_property
+    def windows_line(self) -> tuple[int, str] | None:
+        """Return number and text of the first line that says that the file is `WINDOWS`; None where it is UTF-8, or refused.
+
+        A line in UTF-8 that is not ASCII says that it is a broken file in UTF-8 instead.
+        """
+        if not self._accepts_windows or self._bom:
+            return None
+        first = None
+        number = 0
+        with self.path.open("rb") as file:
+            while raw := file.readline(MAX_LINE):
+                number += 1
+                if raw.isascii():
+                    continue
+                if _can_be(raw, "utf-8") or not _can_be(raw, WINDOWS):
+                    return None
+                first = first or (number, raw.decode(WINDOWS))
+        return first
 
     def members(self) -> list[str]:
         """Return the names of the files in a zip.
@@ -167,9 +211,12 @@ class Source:
             with self.path.open(encoding="utf-8-sig", newline="") as file:
                 text = file.read(characters)
         except UnicodeError as error:
-            for _ in self.raw_lines():  # finds the line that is not UTF-8, and raises
-                pass
-            raise FileError(self.name, 0, f"not valid UTF-8 ({error})") from None
+            if self.windows_line is None:
+                for _ in self.raw_lines():  # finds the line that is not UTF-8, and raises
+                    pass
+                raise FileError(self.name, 0, f"not valid UTF-8 ({error})") from None
+            with self.path.open(encoding=WINDOWS, newline="") as file:
+                text = file.read(characters)
         if len(text) < characters:
             self.bytes_read = self.size
         return text

@@ -33,6 +33,11 @@ def signed(value: float | None, digits: int = 1) -> str:
     return f"{'+' if round(value, digits) > 0 else ''}{decimal(value, digits)}"
 
 
+def percentage(share: float) -> str:
+    """Return a share of 0 to 1 as ``66 %``."""
+    return f"{100 * share:.0f} %"
+
+
 def difference(before: float | None, after: float | None, digits: int = 1) -> float | None:
     """Return the difference to show beside two numbers with so many decimals: 1.9 beside 2.0 and 3.9, though 2.04 and 3.86 differ by 1.8.
 

@@ -325,14 +325,14 @@ def _column_values(job: Import, path: Path, header: Sequence[str]) -> dict[str, 
     if not header:
         return {}
     with suppress(FileError):
-        columns = columns_of(Source(path, name=job.name))
+        columns = columns_of(Source(path, name=job.name, accepts_windows=True))
         return {name: columns[name].model_dump() for name in header if name in columns}
     return {}
 
 
 def _columns(job: Import, path: Path) -> list[str]:
     """Return the columns of a CSV file, by its name or by what it holds, or the keys of JSON with the keys of no format; else nothing."""
-    source = Source(path, name=job.name)
+    source = Source(path, name=job.name, accepts_windows=True)
     with suppress(FileError):
         try:
             is_csv = path.suffix in (".csv", ".tsv") or detect(source) == "csv"
@@ -350,7 +350,7 @@ def _usual_columns(job: Import, path: Path, header: list[str], values: Mapping[s
     """
     if not header:
         return {}
-    if begins_like_json(Source(path, name=job.name).head().lstrip()):
+    if begins_like_json(Source(path, name=job.name, accepts_windows=True).head().lstrip()):
         return usual_columns([name for name in header if values.get(name, {}).get("examples")])
     return usual_tags(header)
 

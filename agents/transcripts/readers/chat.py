@@ -9,6 +9,7 @@ from typing import Any
 
 from agents.kit.files.json_input import Row, json_values, shown
 from agents.kit.files.source import FileError, Source
+from agents.transcripts.readers.conversations import channel_of, conversation_key
 from agents.transcripts.records import Record, Skipped, SourceMessage
 
 SYSTEM_ROLES = frozenset({"system", "developer"})
@@ -24,7 +25,7 @@ _PART_NAMES = {
     "reasoning": "thinking",
 }
 TIME_KEYS = ("sent_at", "timestamp", "created_at", "create_time", "created", "time", "date")
-ID_KEYS = ("conversation_id", "thread_id", "session_id", "id", "custom_id")
+ID_KEYS = ("conversation_id", "thread_id", "session_id", "chat_id", "dialog_id", "dialogue_id", "id", "custom_id")
 
 
 def content(row: Row, key: str = "content") -> tuple[str, list[str]]:
@@ -70,6 +71,7 @@ def read_chat(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
         FileError: It is something else, or holds no conversation.
     """
     number = 0
+    conversation: str | None = None  # the key of it in messages a line each; None: not looked for yet
     for line, value in json_values(source):
         if isinstance(value, list):
             number += 1
@@ -81,9 +83,11 @@ def read_chat(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
             for sample in [row.child(sample, "a sample") for sample in row.list("samples")] or [row]:
                 number += 1
                 yield from _conversation(sample, source, number)
-        elif row.has("role"):  # messages a line each are one conversation
+        elif row.has("role"):  # messages a line each are one conversation, unless a key says of which they are
             number = number or 1
-            yield _chat_message(row, 1)
+            if conversation is None:
+                conversation, _ = conversation_key(source, taken=["channel"])  # which may be "web" or "phone"
+            yield _chat_message(row, 1, channel_of(row.value.get(conversation or "channel"), source))
         else:
             row.fail("expected an object with 'messages' (a conversation) or with 'role' and 'content' (a message)")
     if not number:

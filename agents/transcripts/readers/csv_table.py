@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
-from unicodedata import normalize
 
 from pydantic import BaseModel
 
@@ -15,6 +14,14 @@ from agents.kit.files.json_input import Row, begins_like_json, json_values, pars
 from agents.kit.files.source import MAX_LINE, FileError, Source
 from agents.kit.text.tags import TAG_KEY
 from agents.transcripts.readers.chat import SYSTEM_ROLES
+from agents.transcripts.readers.conversations import (
+    POSSIBLE_NAME,
+    ROWS_LOOKED_AT,
+    USUAL_NAMES,
+    channel_of,
+    comparable,
+    tell_conversations_apart,
+)
 from agents.transcripts.readers.plumbline import AUTHORS, MESSAGE_KEYS, message_of
 from agents.transcripts.records import (
     Guess,
@@ -53,22 +60,13 @@ FIELDS: dict[str, tuple[str, ...]] = {
     ),
     "id": ("id", "message_id", "msg_id", "uuid", "nachrichten_id"),
     "reply_to": ("reply_to", "in_reply_to", "parent_id", "parent", "antwort_auf"),
-    "channel": (
-        *("channel", "conversation_id", "conversation", "dialogue_id", "dialog_id", "chat_id", "thread_id"),
-        *("session_id", "room", "ticket_id", "kanal", "gespräch", "gesprächs_id", "unterhaltung", "raum"),
-    ),
+    "channel": USUAL_NAMES,
     "role": ("role", "rolle"),
 }
-# Names of columns that hold a conversation where their values say so: there are several, and they come again.
-CONVERSATION = re.compile(
-    r"(.+_)?(ticket|case|session|call|thread|chat|dialog|dialogue|conversation|vorgang|fall|sitzung|anruf|gespräch|verlauf)"
-    r"s?_?(id|no|nr|num|number|nummer|key|ref)?\.?"
-)
-YES_OR_NO = {"", "0", "1", "yes", "no", "y", "n", "true", "false", "ja", "nein"}
-ROWS_LOOKED_AT = 2_000  # rows, for the values of such a column
 EXAMPLES, EXAMPLE_LENGTH = 3, 60  # values of a column, characters of one
 TAGS = ("build", "version", "release", "model", "prompt", "variant", "locale")  # columns that are usually of this kind
 DELIMITERS = ",;\t|"
+_WITH_OTHER_LETTERS = re.compile(r"\w*[^\x00-\x7f]\w*")
 _GUARDED = re.compile(r"'*[=+\-@\t\r]")
 _ESCAPED = re.compile(r"'+[=+\-@\t\r]")
 csv.field_size_limit(MAX_LINE)
@@ -83,6 +81,14 @@ def read_csv(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
         FileError: A row is malformed, or there is no column of texts or of speakers.
         NotThere: A column of the map does not exist.
     """
+    if source.windows_line:
+        line, text = source.windows_line
+        words = list_names(_WITH_OTHER_LETTERS.findall(text)[:EXAMPLES])
+        yield Guess(
+            f"The file is not UTF-8; it is read as Windows-1252, in which Excel saves CSV. Line {line} then has: {words}. If that is "
+            "wrong, save the file as UTF-8.",
+            line,
+        )
     rows = csv_rows(source)
     line, header = next(rows, (1, []))
     names = [name.strip() for name in header]
@@ -251,14 +257,14 @@ def column_map(names: list[str], wished: Mapping[str, str]) -> dict[str, int]:
     """
     indexes: dict[str, int] = {}  # the first column of each name
     for index, name in enumerate(names):
-        indexes.setdefault(_comparable(name), index)
+        indexes.setdefault(comparable(name), index)
     index_of: dict[str, int] = {}
     for field, column in wished.items():
         if not column:
             continue
-        if _comparable(column) not in indexes:
+        if comparable(column) not in indexes:
             raise NotThere(f"no column {column!r}; the file has: {list_names(names)}", option="--columns:")
-        index_of[field] = indexes[_comparable(column)]
+        index_of[field] = indexes[comparable(column)]
     for field, usual_names in FIELDS.items():
         if field in wished:
             continue
@@ -269,25 +275,14 @@ def column_map(names: list[str], wished: Mapping[str, str]) -> dict[str, int]:
 
 
 def _conversation_column(source: Source, names: list[str], index_of: Mapping[str, int]) -> int | None:
-    """Return the first unused column whose name and values, in the first rows, are those of conversations; None where there is none.
-
-    Its values differ, at least one comes again, and they are not just yes and no.
-    """
+    """Return the first unused column whose name and values, in the first rows, are those of conversations; None where there is none."""
     for index, name in enumerate(names):
-        if index in index_of.values() or not CONVERSATION.fullmatch(_comparable(name)):
+        if index in index_of.values() or not POSSIBLE_NAME.fullmatch(comparable(name)):
             continue
         rows = islice(csv_rows(source), 1, ROWS_LOOKED_AT + 1)
-        values = [cells[index].strip() for _, cells in rows]
-        different = set(values)
-        is_yes_or_no = {value.casefold() for value in different} <= YES_OR_NO
-        if 1 < len(different) < len(values) and not is_yes_or_no:
+        if tell_conversations_apart([cells[index].strip() for _, cells in rows]):
             return index
     return None
-
-
-def _comparable(name: str) -> str:
-    """Return a column's name for comparing: case, blanks and hyphens aside."""
-    return normalize("NFC", name).strip().lower().replace(" ", "_").replace("-", "_")
 
 
 def csv_rows(source: Source) -> Iterator[tuple[int, list[str]]]:
@@ -330,7 +325,7 @@ def _message(source: Source, line: int, cells: dict[str, str]) -> Record:
     """
     row = Row({field: cell for field, cell in cells.items() if cell.strip()}, path=source.name, line=line)
     role = row.text("role").strip()
-    speaker, channel = row.text("speaker").strip() or role, row.text("channel").strip()
+    speaker = row.text("speaker").strip() or role
     if not row.has("text"):
         return Skipped("empty message", line)
     if not speaker:
@@ -344,7 +339,7 @@ def _message(source: Source, line: int, cells: dict[str, str]) -> Record:
         source_id=row.text("id").strip(),
         sent_at=row.time("sent_at"),
         parent_source_id=row.text("reply_to").strip(),
-        channel=f"{source.stem}-{channel}" if channel.isdecimal() else channel,  # a number alone names nothing
+        channel=channel_of(row.text("channel"), source),
         tags={field.removeprefix("tags."): value for field, value in row.value.items() if field.startswith("tags.")},
     )
 

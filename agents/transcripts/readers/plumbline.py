@@ -9,8 +9,10 @@ from typing import Any
 from agents.kit.files.json_input import Row, json_values, scalar_text, shown, with_nested_keys
 from agents.kit.files.source import FileError, Source
 from agents.kit.text.tags import TAG_KEY
+from agents.transcripts.readers.conversations import channel_of, conversation_key
 from agents.transcripts.records import (
     ChannelInfo,
+    Guess,
     Kind,
     NotThere,
     OptionError,
@@ -37,7 +39,8 @@ def read_jsonl(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
     """Read our JSONL.
 
     With a header, unknown keys and unknown agents are errors. Without one, other keys are ignored, a name that is no
-    agent's is an outsider, and `role` is understood (``agent``, ``stimulus``, ``system``, or a name of its own).
+    agent's is an outsider, `role` is understood (``agent``, ``stimulus``, ``system``, or a name of its own), and a usual key of
+    conversations, such as ``thread_id``, counts as `channel`.
 
     Args:
         columns: Our field, or ``tags.NAME``, to the key that holds it; an empty key: none does.
@@ -47,6 +50,18 @@ def read_jsonl(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
         OptionError: A key of `columns` is in no object, or the file is an export of ours.
     """
     _check_named_keys(source, columns)
+    conversation = ""
+    if "channel" not in columns:
+        conversation, is_guessed = conversation_key(source, taken=columns.values())
+        if is_guessed:
+            yield Guess(
+                f"Each value of the key {conversation!r} is read as a conversation of its own.",
+                1,
+                "If the file is one conversation: --columns channel=",
+                # The console asks about columns only of JSON with other keys than ours, for which it names some.
+                question="channel" if columns else "",
+                answer=conversation,
+            )
     header: ChannelInfo | None = None
     keys: dict[str, None] = {}  # of messages in a file without a header
     undated = 0  # messages, until one has a time
@@ -63,6 +78,9 @@ def read_jsonl(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
             may_lack_times = may_lack_times and not row.has("sent_at")
             undated += 1
             renamed = _with_our_keys(row, columns) if columns else row
+            if conversation not in ("", "channel"):
+                channel = channel_of(row.value.get(conversation), source)
+                renamed = renamed.child({**renamed.value, "channel": channel}, row.what)
             is_empty = columns and not renamed.text("text")
             yield Skipped("empty message", line) if is_empty else _lenient(renamed)
             if may_lack_times and undated == UNDATED_UNTIL_WARNED:

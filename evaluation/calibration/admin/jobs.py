@@ -16,7 +16,7 @@ from agents.kit.console import display
 from agents.kit.console.forms import CostPreview, as_query, ask, request_form
 from agents.kit.console.panels import table
 from agents.kit.console.site import add_pages
-from agents.kit.text.wording import decimal, signed
+from agents.kit.text.wording import decimal, percentage, signed
 from evaluation.admin.asking import cost_preview
 from evaluation.admin.display import MEASURE, dimension_badge
 from evaluation.admin.jobs import newest_job
@@ -99,7 +99,7 @@ def checked(job: Job) -> SafeString:
                 test.auc.text,
                 test.auc.interval_text,
                 f"{_mean_text(test.own_mean)} · {_mean_text(test.swapped_mean)}",
-                "–" if test.high_share is None else f"{test.high_share:.0%}",
+                "–" if test.high_share is None else percentage(test.high_share),
             )
         )
     heads = ("Dimension", "Verdict", "AUC", "95 % interval", "Mean, own words · others'", "Others' that score ≥ 7")

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from agents.kit.llm import Label
 from agents.kit.llm.requests import describe_validation
 from agents.kit.text.fences import new_nonce
+from agents.kit.text.wording import signed
 from evaluation.experiments.validity.rows import Group, Outcome, ValidityRow, figure_text, outcome_of
 from evaluation.experiments.validity.voices import stratum_of
 from evaluation.judge.asking import ask_all
@@ -212,7 +213,7 @@ def _row_of_topic(topic: str, conversation: Conversation, judge: str, label: Lab
         return _row(_claim_of_topic(topic), expected, f"fewer than 2 messages scored at an end; {unscored} unscored")
     interval = difference_interval(scored_first, scored_last)
     change = (interval.low + interval.high) / 2
-    text = f"{change:+.1f} points [{interval.low:+.1f}, {interval.high:+.1f}], {unscored} unscored"
+    text = f"{signed(change)} points [{signed(interval.low)}, {signed(interval.high)}], {unscored} unscored"
     return _row(_claim_of_topic(topic), expected, text, _outcome_of_topic(expected, interval.low, interval.high))
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from agents.kit.text.authors import NameMask, learn_voice, own_voice
+from agents.kit.text.wording import signed
 from evaluation.experiments.validity.rows import Group, ValidityRow, figure_text, percent
 from evaluation.statistics.bootstrap import LEVEL, Estimate, Interval
 from evaluation.statistics.separation import Stratum
@@ -367,7 +368,8 @@ def _text(estimate: Estimate) -> str:
 def _signed(estimate: Estimate) -> str:
     if estimate.value is None or estimate.interval is None:
         return estimate.reason
-    return f"{estimate.value:+.2f} [{estimate.interval.low:+.2f}, {estimate.interval.high:+.2f}]"
+    low, high = estimate.interval.low, estimate.interval.high
+    return f"{signed(estimate.value, 2)} [{signed(low, 2)}, {signed(high, 2)}]"
 
 
 def _row(title: str, claim: str, published: str, ours: str) -> ValidityRow:

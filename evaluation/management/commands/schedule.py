@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, BooleanOptionalAction, Namespace, RawDescriptionHelpFormatter
+from pathlib import Path
 from typing import Any
 
 from django.conf import settings
@@ -12,10 +13,12 @@ from rich.markup import escape
 
 from agents.kit.commands import CodedCommand, console_on, print_table, unusable, wrong
 from agents.kit.text.wording import time_text
+from agents.kit.use_cases import add_options, read_options
 from agents.models import Agent
 from agents.models.conversations import UnknownAgent, find_agents
 from evaluation.commands import as_text, check_batches, tag_pairs
 from evaluation.models import EvaluationSchedule
+from evaluation.runs.request import EvaluationRequest
 from evaluation.runs.schedules import (
     ALLOWED_EVERY,
     Fired,
@@ -99,6 +102,7 @@ class Command(CodedCommand):
             action=BooleanOptionalAction,
             help=f"ask the judge in batches: half the price, an answer within a day{default('no')}",
         )
+        add_options(parser, EvaluationRequest, "additional_context")
         parser.add_argument("--judge", help=f"model{default('JUDGE_MODEL when it is fired')}")
         parser.add_argument(
             "--limit", type=float, metavar="POINTS", help=f"least fall that raises an alert, 0.1 to 9{default('0.8')}"
@@ -168,6 +172,11 @@ class Command(CodedCommand):
             schedule.dimensions = [] if named == ["all"] else named
         if asked.where is not None:
             schedule.where = tag_pairs(asked.where)
+        if asked.additional_context == Path():  # of an empty text
+            schedule.additional_context = {}
+        elif asked.additional_context is not None:
+            background = {"additional_context": asked.additional_context}
+            schedule.additional_context = read_options(EvaluationRequest, background).additional_context
         if asked.batch:
             check_batches(asked.judge or schedule.judge or str(settings.JUDGE_MODEL))
         fields = {"samples": asked.samples, "judge": asked.judge, "drift_limit": asked.limit, "batch": asked.batch}

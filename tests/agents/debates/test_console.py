@@ -79,7 +79,7 @@ def test_a_debate_is_started_in_the_form_and_played_round_by_round(root: Client)
     ("fields", "said"),
     [
         ({"agents": ["ada", HOSTILE]}, f"there is no agent {HOSTILE!r}"[:30]),
-        ({"mode": "expert-panel", "perspectives": " , "}, "perspectives []: allowed: at least 1"),
+        ({"mode": "expert-panel", "perspectives": " , "}, "Perspectives []: allowed: at least 1"),
     ],
 )
 def test_a_wrong_form_comes_back_with_the_reason_and_writes_nothing(
@@ -175,7 +175,7 @@ def test_only_an_expert_panel_takes_perspectives(root: Client) -> None:
     assert list(panel.seats.values_list("perspective", flat=True)) == ["legal", "our own"]
     assert list(usual.seats.values_list("perspective", flat=True)) == list(PERSPECTIVES[:2])
     assert {panel.status, usual.status} == {"waiting"}
-    assert "perspectives: not a setting of delphi" in plain(refused.content.decode())
+    assert "Perspectives: not a setting of delphi" in plain(refused.content.decode())
 
 
 def test_what_was_said_is_shown_to_those_who_may_view_messages_alone() -> None:

@@ -32,7 +32,9 @@ def known(name: str) -> str:
 
 class TidyRequest(Body):
     who: Annotated[str, Reads(known, "a slug")] = Field("ada", validate_default=True, description="whose desk")
-    samples: int = Field(20, ge=1, le=500, description="most papers, 50 % of them old (default: 20)")
+    samples: Annotated[int, FieldDisplay(label="Most papers")] = Field(
+        20, ge=1, le=500, description="most papers, 50 % of them old (default: 20)"
+    )
     share: float | None = Field(None, ge=0, le=1, description="of them thrown away")
     keep: bool = Field(False, description="keep a copy")
     wipe: bool = Field(True, description="wipe the desk")
@@ -106,7 +108,7 @@ def test_what_is_left_out_is_the_default_of_the_model() -> None:
         (["--samples=101", "--keep"], "samples=101&keep=on", {"samples": 101, "keep": True}, "samples", " 101: at most 100"),
     ],
 )  # fmt: skip
-def test_each_door_refuses_mistakes_in_the_same_words_after_its_field_name(
+def test_each_door_refuses_mistakes_in_the_same_words_after_its_name_for_the_field(
     words: list[str], typed: str, sent: dict[str, Any], field: str, sentence: str
 ) -> None:
     with pytest.raises(CommandError) as command:
@@ -117,7 +119,7 @@ def test_each_door_refuses_mistakes_in_the_same_words_after_its_field_name(
 
     [(path, said)] = route.value.errors.items()
     assert str(command.value).startswith(f"--{field}{sentence}")
-    assert str(form.errors[field][0]).removeprefix(path).startswith(sentence)
+    assert str(form.errors[field][0]).startswith(f"{form[field].label}{sentence}")
     assert said.removeprefix(path).startswith(sentence)
     assert command.value.returncode == WRONG_USAGE
 

@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime
 import pytest
 from pytest_django import Settings
 
-from agents.kit.text.wording import counted, day_text, decimal, difference, signed, time_text
+from agents.kit.text.wording import counted, day_text, decimal, difference, percentage, signed, time_text
 
 
 @pytest.mark.parametrize(
@@ -16,6 +16,10 @@ from agents.kit.text.wording import counted, day_text, decimal, difference, sign
 )
 def test_a_number_and_a_difference(value: float, digits: int, plain: str, with_sign: str) -> None:
     assert (decimal(value, digits), signed(value, digits)) == (plain, with_sign)
+
+
+def test_a_share_has_a_space_before_its_sign() -> None:
+    assert [percentage(share) for share in (0, 0.664, 1)] == ["0 %", "66 %", "100 %"]
 
 
 def test_a_difference_is_that_of_the_numbers_as_they_are_shown() -> None:

@@ -169,6 +169,11 @@ def test_by_rules_alone_the_weight_of_another_person_in_the_channel_counts_for_n
     [
         ("He weighs 20 kg.", "nothing"),
         ("20 kg", "nothing"),
+        ("I'm sure he weighs 20 kg.", "nothing"),
+        ("I weigh 80 kg, and he 20 kg.", "nothing"),
+        ("I weigh 80 kg.", "cannot"),
+        ("It is for my son, I weigh 80 kg.", "cannot"),
+        ("I'm 80 kg", "cannot"),
         ("No idea.", "cannot"),
         ("I don't know, just assume 20.", "cannot"),
         ("Never mind, what is the capital of Peru?", "nothing"),

@@ -86,6 +86,33 @@ def test_a_day_adds_up_what_was_logged_and_not_taken_back(ada: Agent, kitchen: C
     assert tools(run)[-1][2] == "Logged today: 312 kcal, 25 g protein. Left of 2000 kcal: 1688 kcal."
 
 
+def test_a_message_that_is_tried_again_logs_and_takes_back_nothing_twice(
+    ada: Agent, kitchen: Channel, llm_server: LLMServer
+) -> None:
+    plays(llm_server, ("log", EGGS), "Done.")
+    asked(ada, kitchen, "I ate two eggs")
+    question = say(kitchen, "Priya", "And again two eggs.")
+    plays(llm_server, ("log", EGGS))
+    llm_server.reply(status=400)
+    assert take_turn(ada, kitchen, trigger=question).status == "failed"
+
+    plays(llm_server, ("log", EGGS), ("day", {}), "Done.")
+    again = tools(take_turn(ada, kitchen, trigger=question))
+
+    assert again[0] == ("log", False, "Logged already: 2 egg, 156 kcal, 13 g protein.")
+    assert "312 kcal" in again[1][2]
+
+    question = say(kitchen, "Priya", "Take the last one back.")
+    plays(llm_server, ("undo", {}))
+    llm_server.reply(status=400)
+    assert take_turn(ada, kitchen, trigger=question).status == "failed"
+    plays(llm_server, ("undo", {}), ("day", {}), "Done.")
+    again = tools(take_turn(ada, kitchen, trigger=question))
+
+    assert again[0] == ("undo", False, "Removed already: 2 egg, 156 kcal, 13 g protein.")
+    assert "156 kcal" in again[1][2]
+
+
 def test_a_log_belongs_to_its_conversation(ada: Agent, kitchen: Channel, llm_server: LLMServer) -> None:
     plays(llm_server, ("log", EGGS), "Done.")
     asked(ada, kitchen, "I ate two eggs")

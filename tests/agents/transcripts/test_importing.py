@@ -118,6 +118,33 @@ def test_invalid_utf8_names_the_line(tmp_path: Path, name: str) -> None:
         call_command("import_transcript", path)
 
 
+def test_a_table_as_excel_saves_it_is_read_and_the_encoding_is_said(tmp_path: Path) -> None:
+    table = "speaker;text\n" + "Ann;plain\n" * 10_000 + "J\u00f6rg;sch\u00f6n, 5 \u20ac\n"
+
+    report = run_json("import_transcript", write(tmp_path, "t.csv", table.encode("cp1252")))
+
+    assert said("t")[-1] == ("Jörg", "schön, 5 €")
+    [warning] = report["warnings"]
+    assert "Windows-1252" in warning
+    assert "Jörg, schön" in warning
+    again = run_json("import_transcript", write(tmp_path, "t.csv", table))
+    assert (again["duplicates"], again["warnings"]) == (10_001, [])
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [b"Ann;sch\xc3\xb6n\nAnn;caf\xe9\n", b"Ann;caf\xe9 \x81\n", b"\xef\xbb\xbfAnn;caf\xe9\n"],
+    ids=["partly UTF-8", "no letter of Windows-1252", "with the mark of UTF-8"],
+)
+def test_a_table_that_is_neither_utf8_nor_of_windows_is_refused(tmp_path: Path, broken: bytes) -> None:
+    bom = broken[:3] if broken.startswith(b"\xef\xbb\xbf") else b""
+    with pytest.raises(CommandError, match=r"not valid UTF-8 \(byte 0xe9"):
+        call_command(
+            "import_transcript",
+            write(tmp_path, "t.csv", bom + b"speaker;text\n" + broken.removeprefix(bom)),
+        )
+
+
 def test_a_line_beyond_the_limit_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source, "MAX_LINE", 1000)
     with pytest.raises(CommandError, match="line 2: longer than 1,000 bytes"):

@@ -77,6 +77,46 @@ def test_csv_takes_no_other_column_for_conversations(
     assert report["channels"] == ["t"]
 
 
+@pytest.mark.parametrize(
+    ("message", "warns"),
+    [
+        ({"speaker": "Ann", "text": "Hi."}, True),
+        ({"role": "user", "content": "Hi."}, False),
+    ],
+)
+@pytest.mark.parametrize(
+    ("key", "values", "channels"),
+    [
+        ("conversation_id", ["c1", "c2"], ["c1", "c2"]),
+        ("session_id", [7, 8], ["t-7", "t-8"]),
+        ("channel", ["a", "b"], ["a", "b"]),
+        ("thread", ["x", "y"], ["x", "y"]),
+        ("threadId", ["x", "y"], ["x", "y"]),
+        ("thread", ["only", "only"], ["t"]),
+        ("call", [True, False], ["t"]),
+        ("thread", [{"id": 1}, {"id": 2}], ["t"]),
+    ],
+)
+def test_messages_a_line_each_are_in_the_conversation_that_a_usual_key_names(
+    tmp_path: Path, message: dict[str, str], key: str, values: list[Any], channels: list[str], warns: bool
+) -> None:
+    lines = [json.dumps({**message, key: value}) for value in values for _ in range(2)]
+
+    report = run_json("import_transcript", write(tmp_path, "t.jsonl", "\n".join(lines)))
+
+    assert report["channels"] == channels
+    is_guess = warns and len(channels) > 1 and "thread" in key
+    assert any(f"key {key!r} is read as a conversation" in warning for warning in report["warnings"]) == is_guess
+
+
+def test_json_keeps_conversations_together_when_that_is_asked_for(tmp_path: Path) -> None:
+    lines = [json.dumps({"speaker": "Ann", "text": "Hi.", "thread": thread}) for thread in "xxyy"]
+
+    report = run_json("import_transcript", write(tmp_path, "t.jsonl", "\n".join(lines)), columns=["channel="])
+
+    assert report["channels"] == ["t"]
+
+
 def test_csv_knows_german_headers(tmp_path: Path) -> None:
     table = (
         "Gespräch;Sprecher;Zeit;Nachricht\nA;Anna;24.12.2025 18:30;Guten Abend\nA;Bo;24.12.2025, 18:31;Hallo\n"

@@ -308,7 +308,7 @@ def test_the_badge_leads_to_the_page_of_the_judge_with_its_rows() -> None:
         f"{reverse('admin:calibration_judgecalibration_passport')}?judge={LLM}&procedure=plumbline&dimension=adherence"
     )
     html = read(root, page)
-    for words in ("Agreement with people", "Swap test", "0.70 to 0.90", "10% of swapped texts"):
+    for words in ("Agreement with people", "Swap test", "0.70 to 0.90", "10 % of swapped texts"):
         assert words in html
 
 

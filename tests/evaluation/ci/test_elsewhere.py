@@ -29,6 +29,13 @@ def test_main():
 def test_branch():
     in_character(transcript=["{files}/branch.jsonl"], threshold={{"adherence": 5}}, **HERE)
 
+def test_messages():
+    said = [{{"role": "user", "content": "Where is it?"}}, {{"role": "assistant", "content": "In the cabinet."}}] * 12
+    in_character(transcript=said, threshold=5, dimensions="adherence", map="assistant=ada", **HERE)
+    with pytest.raises(AssertionError, match="below 5"):
+        said[1]["content"] = "I would so love to help you find it in the cabinet!"
+        in_character(transcript=said, threshold=5, dimensions="adherence", map="assistant=ada", **HERE)
+
 def test_branch_against_main():
     in_character(transcript="{files}/branch.jsonl", baseline="{files}/main.json", **HERE)
 
@@ -147,7 +154,7 @@ def test_a_persona_check_is_a_test_of_their_own_suite(files: Path) -> None:  # n
         cwd=suite, env=environment(PYTHONPATH=str(ROOT)), capture_output=True, text=True, timeout=180, check=False,
     )  # fmt: skip
 
-    assert "3 passed" in done.stdout, done.stdout + done.stderr
+    assert "4 passed" in done.stdout, done.stdout + done.stderr
     assert set(re.findall(r"^FAILED \S+::(\w+)", done.stdout, re.MULTILINE)) == {
         "test_branch",
         "test_branch_against_main",

@@ -118,4 +118,4 @@ def test_values_that_are_missing_or_an_offline_judges_are_outside_the_family() -
 
     assert [row.verdict for row in rows] == ["gain", "heuristic", "heuristic", "not enough data"]
     assert rows[0].p_adjusted == rows[0].p == 2 / 2**8
-    assert rows[3].why == "3 of 11 values missing in a; allowed: 10%"
+    assert rows[3].why == "3 of 11 values missing in a; allowed: 10 %"

@@ -78,7 +78,7 @@ def test_missing_scores_are_shown_and_too_many_leave_no_verdict(ideas: dict[str,
 
     assert "22/30, missing 8/0" in text
     assert "p naive" in text
-    assert "not enough data: 8 of 30 values missing in treatment; allowed: 10%" in text
+    assert "not enough data: 8 of 30 values missing in treatment; allowed: 10 %" in text
     assert (row["treatment"]["n"], row["treatment"]["missing"], row["verdict"]) == (22, 8, "not enough data")
 
 

@@ -11,7 +11,7 @@ from agents.kit.commands import console_on
 from evaluation.experiments.measuring import judge_here
 from evaluation.experiments.play import play
 from evaluation.experiments.printed import as_markdown, outcome_lines, show
-from evaluation.experiments.report import ExperimentReport, report
+from evaluation.experiments.report import ExperimentReport, report, rounded
 from evaluation.experiments.starting import start_experiment
 from tests.evaluation.experiments.playing import scenario
 
@@ -28,6 +28,10 @@ def reported(**changes: object) -> ExperimentReport:
     judge_here(experiment)
     experiment.refresh_from_db()
     return report(experiment)
+
+
+def test_a_figure_is_rounded_as_in_papers_and_has_the_one_minus_sign() -> None:
+    assert [rounded(value) for value in (2.675, -0.315, -0.001, None)] == ["2.68", "−0.32", "0.00", "–"]
 
 
 def test_an_offline_judge_makes_no_claim_but_counts_stand() -> None:

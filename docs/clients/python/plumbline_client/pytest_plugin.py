@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,7 @@ def in_character(
     client: Client,
     agent: str,
     *,
-    transcript: str | Path | None = None,
+    transcript: str | Path | Sequence[Mapping[str, Any]] | None = None,
     build: str = "",
     threshold: float | Mapping[str, float] | None = None,
     seconds: float = 600.0,
@@ -42,8 +43,9 @@ def in_character(
     """Assert that an agent is not worse than its baseline, and that none of its scores is below its threshold.
 
     Args:
-        transcript: A file of what the agent said in this build. It is stored in a channel of its own, which needs the
-            permissions of an Editor.
+        transcript: What the agent said in this build: a file, or the messages of a conversation, such as
+            ``[{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]``, where the assistant is the
+            agent. It is stored in a channel of its own, which needs the permissions of an Editor.
         build: The tag `build` of the messages that are judged; of a transcript made up where it is empty. Without both, all.
         threshold: Least score, 0 to 9: of every dimension that is scored, or by dimension id.
         seconds: To wait for the evaluation; a worker of the server does it.
@@ -61,7 +63,7 @@ def in_character(
     where = dict(options.pop("where", {}))
     if transcript is not None:
         build = build or uuid4().hex
-        _hand_in(client, agent, Path(transcript), build)
+        _hand_in(client, agent, transcript, build)
     if build:
         where["build"] = build
     try:
@@ -75,11 +77,17 @@ def in_character(
     return evaluation
 
 
-def _hand_in(client: Client, agent: str, transcript: Path, build: str) -> None:
+def _hand_in(client: Client, agent: str, transcript: str | Path | Sequence[Mapping[str, Any]], build: str) -> None:
     """Store the transcript in a channel of this agent and build, so that a test that is run again finds its messages."""
     channel = re.sub(r"[^-a-zA-Z0-9_]", "-", f"{agent}-{build}")[:120]
-    content = transcript.read_text(encoding="utf-8")
-    client.ingest_transcript(content, channel=channel, tags={"build": build})
+    fields: dict[str, Any] = {"channel": channel, "tags": {"build": build}}
+    if isinstance(transcript, str | Path):
+        content = Path(transcript).read_text(encoding="utf-8")
+    else:
+        content = json.dumps(list(transcript), default=str)
+        if any(message.get("role") == "assistant" for message in transcript):
+            fields["speakers"] = {"assistant": agent}
+    client.ingest_transcript(content, **fields)
 
 
 def _evaluated(client: Client, body: Mapping[str, Any], deadline: float) -> dict[str, Any]:

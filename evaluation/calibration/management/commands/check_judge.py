@@ -13,7 +13,7 @@ from django.core.management.base import CommandError
 
 from agents.kit.commands import NOT_ENOUGH, Cell, CodedCommand, console_on, print_table, unusable
 from agents.kit.llm.providers import is_priced
-from agents.kit.text.wording import counted, day_text, number, signed
+from agents.kit.text.wording import counted, day_text, number, percentage, signed
 from agents.kit.use_cases import add_options, read_options
 from evaluation.calibration.agreement import BETTER, OrderShown, SwapShown
 from evaluation.calibration.jobs import JudgeCheckRequest, parts_of
@@ -320,7 +320,7 @@ def _row(dimension: str, test: SwapTest) -> list[Cell]:
         test.auc.interval_text if test.auc.interval else "–",
         number(test.own_mean),
         number(test.swapped_mean),
-        "–" if test.high_share is None else f"{test.high_share:.0%}",
+        "–" if test.high_share is None else percentage(test.high_share),
         f"{test.own_higher} of {test.agents_compared}",
         f"{test.own_scored} of {test.own_texts}",
         f"{test.swapped_scored} of {test.swapped_texts}",

@@ -66,6 +66,17 @@ def test_a_file_is_looked_into_and_imported_by_a_worker() -> None:
     assert not ImportChunk.objects.exists(), "the file is not kept longer than it is needed"
 
 
+def test_the_preview_says_that_a_table_is_in_the_encoding_of_windows_also_where_letters_come_late() -> None:
+    table = "speaker;text\n" + "Ada;plain\n" * PREVIEWED + "Jörg;schön\n"
+    job = uploaded(file(table.encode("cp1252"), "talk.csv"))
+
+    [warning] = job.contents["warnings"]
+    assert "Windows-1252" in warning
+    assert "Jörg, schön" in warning
+    assert imported(job).status == "completed"
+    assert said()[-1] == ("Jörg", "schön")
+
+
 def test_an_unknown_agent_after_the_preview_is_asked_for() -> None:
     make_agent()
     talk = HEADER + "".join(f'{{"agent": "ada", "text": "{n}"}}\n' for n in range(PREVIEWED))

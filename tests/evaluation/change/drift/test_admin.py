@@ -106,6 +106,17 @@ def test_a_schedule_is_made_in_a_form(root: Client) -> None:
     assert 'value="6h"' in read(root, page_of(schedule))
 
 
+@pytest.mark.parametrize("typed", ["season: winter", '{"season": "winter"}'])
+def test_background_is_typed_as_yaml_or_json_and_kept_by_a_form_sent_back_as_it_was(root: Client, typed: str) -> None:
+    post(root, reverse(ADD), form(additional_context=typed))
+    schedule = EvaluationSchedule.objects.get(name="weekly")
+    shown = root.get(page_of(schedule)).context["adminform"].form["additional_context"].value()
+    post(root, page_of(schedule), form(additional_context=shown, samples="7"))
+
+    schedule.refresh_from_db()
+    assert (schedule.additional_context, schedule.samples) == ({"season": "winter"}, 7)
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
@@ -113,6 +124,7 @@ def test_a_schedule_is_made_in_a_form(root: Client) -> None:
         ({"window": "soon"}, "is not understood; allowed: all, last:N"),
         ({"dimensions": ["charm"]}, "charm is not one of the available choices"),
         ({"where": '{"build": 41}'}, "Tags are pairs of texts"),
+        ({"additional_context": "winter"}, "expected a mapping"),
         ({"name": "taken"}, "There is a schedule of this name"),
     ],
 )

@@ -158,6 +158,7 @@ def test_a_look_that_crashed_is_made_again(
         {"proposition_digests": {"adherence": {"dry": "b"}}},
         {"where": {"build": "41"}},
         {"window": "1d"},
+        {"additional_context": {"season": "winter"}},
     ],
 )
 def test_a_change_that_was_asked_for_starts_the_series_again(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import timedelta
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -83,6 +84,22 @@ def test_a_change_keeps_what_is_not_named(ada: Agent) -> None:
 
     assert after == {**before, "samples": 7}
     assert said("schedule", "change", "nightly", "--agents", "all", "--dimensions", "all")["schedule"]["agents"] is None
+
+
+def test_background_is_given_in_a_file_to_all_that_a_schedule_measures(ada: Agent, tmp_path: Path) -> None:
+    file = tmp_path / "background.yaml"
+    file.write_text("season: winter\nsince: 2026-01-31\n")
+    background = {"season": "winter", "since": "2026-01-31"}
+
+    made = said("schedule", "add", "nightly", "--at", "03:00", f"--context={file}")["schedule"]
+    run("schedule", "fire", "nightly")
+
+    assert made["additional_context"] == background
+    assert EvaluationRun.objects.get().additional_context == background
+    assert said("schedule", "change", "nightly", "--samples=7")["schedule"]["additional_context"] == background
+    assert said("schedule", "change", "nightly", "--context=")["schedule"]["additional_context"] == {}
+    file.write_text("winter")
+    assert "expected a mapping" in refused("schedule", "change", "nightly", f"--context={file}")
 
 
 def test_pause_resume_fire_and_remove(ada: Agent) -> None:
