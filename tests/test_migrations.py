@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sys
 import uuid
@@ -50,6 +51,17 @@ def test_all_migrations_apply_to_an_empty_database_and_give_the_models_tables(em
         )
         assert done.returncode == 0, done.stdout + done.stderr
     assert structure(empty_database) == structure()
+
+
+def test_migrations_of_a_release_stay_as_installations_ran_them() -> None:
+    released = (Path(__file__).parent / "released_migrations.sha256").read_text().splitlines()
+    edited = []
+    for line in released:
+        digest, path = line.split()
+        if hashlib.sha256((settings.BASE_DIR / path).read_bytes()).hexdigest() != digest:
+            edited.append(path)
+    assert released
+    assert edited == [], "add a migration instead"
 
 
 def structure(url: str = "") -> dict[str, Any]:

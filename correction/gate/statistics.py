@@ -93,6 +93,7 @@ VERDICTS = HourlySums(
         "first_scored": Count("pk", filter=_IS_SCORED & _IS_OF_FIRST_DRAFT),
         "first_score_sum": _score_sum(_IS_OF_FIRST_DRAFT),
         "first_score_weight": _score_weight(_IS_OF_FIRST_DRAFT),
+        "committed_scored": Count("pk", filter=_IS_SCORED & _IS_OF_SENT_DRAFT),
         "committed_score_sum": _score_sum(_IS_OF_SENT_DRAFT),
         "committed_score_weight": _score_weight(_IS_OF_SENT_DRAFT),
         **{f"were_{status}": Count("pk", filter=Q(status=status)) for status in UNJUDGED},

@@ -89,6 +89,7 @@ class Migration(FirstMigration):
                 ('first_scored', models.BigIntegerField()),
                 ('first_score_sum', models.FloatField()),
                 ('first_score_weight', models.FloatField()),
+                ('committed_scored', models.BigIntegerField()),
                 ('committed_score_sum', models.FloatField()),
                 ('committed_score_weight', models.FloatField()),
                 ('were_timeout', models.BigIntegerField()),

@@ -135,6 +135,10 @@ class JudgeCalibration(models.Model):
         blank=True,
         help_text="endpoint, served model and prompt digest of its newest scores; empty = not known",
     )
+    # Release 1.0 writes it, and must run beside the next one. Drop it in the release after that.
+    labels_digest = models.CharField(
+        max_length=64, blank=True, default="", help_text="of the labels and scores the figures were computed from"
+    )
     changes = models.PositiveBigIntegerField(default=0, help_text="how often its labels changed")
     computed_changes = models.PositiveBigIntegerField(
         default=0, help_text="how often they had changed when the figures were computed"

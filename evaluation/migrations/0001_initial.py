@@ -142,7 +142,6 @@ class Migration(FirstMigration):
                 ('where', models.JSONField(blank=True, default=dict, help_text='tags a message must have to be measured', validators=[agents.models.conversations.validate_tags])),
                 ('samples', models.PositiveIntegerField(default=20, help_text='most messages sampled per agent, at least 1', validators=[django.core.validators.MinValueValidator(1)])),
                 ('judge', models.CharField(blank=True, default='', help_text='empty = the configured judge', max_length=200)),
-                ('additional_context', models.JSONField(blank=True, default=dict, help_text='names and what they stand for, such as season: winter, as YAML or JSON; shown to the judge as data, and given to preconditions', verbose_name='background for the judge')),
                 ('every_minutes', models.PositiveIntegerField(default=1440, help_text='minutes between two measurements, at least 5', validators=[django.core.validators.MinValueValidator(5)])),
                 ('drift_limit', models.FloatField(default=0.8, help_text='alert when a score has fallen by at least this many points, 0.1 to 9', validators=[django.core.validators.MinValueValidator(0.1), django.core.validators.MaxValueValidator(9)])),
                 ('batch', models.BooleanField(default=False, help_text='ask the judge in batches: half the price, an answer within a day')),

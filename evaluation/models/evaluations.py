@@ -596,6 +596,7 @@ class EvaluationSchedule(models.Model):
     judge = models.CharField(max_length=200, blank=True, default="", help_text="empty = the configured judge")
     additional_context = models.JSONField(
         default=dict,
+        db_default=models.Value({}, models.JSONField()),
         blank=True,
         verbose_name="background for the judge",
         help_text="names and what they stand for, such as season: winter, as YAML or JSON; shown to the judge as data, and given to "

@@ -48,6 +48,7 @@ class Migration(FirstMigration):
                 ('order_test', models.JSONField(blank=True, default=dict, help_text='what the order of propositions in a call does to their scores; empty = not checked')),
                 ('observed', models.JSONField(blank=True, default=dict, help_text='what its newest evaluations show: coverage, spread between repeats')),
                 ('identity', models.JSONField(blank=True, default=dict, help_text='endpoint, served model and prompt digest of its newest scores; empty = not known')),
+                ('labels_digest', models.CharField(blank=True, default='', help_text='of the labels and scores the figures were computed from', max_length=64)),
                 ('changes', models.PositiveBigIntegerField(default=0, help_text='how often its labels changed')),
                 ('computed_changes', models.PositiveBigIntegerField(default=0, help_text='how often they had changed when the figures were computed')),
                 ('computed_at', models.DateTimeField(blank=True, null=True)),
