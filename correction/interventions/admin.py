@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from django import forms
 from django.contrib import admin
-from django.db.models import QuerySet
+from django.db.models import QuerySet, Value
 from django.http import HttpRequest
 from django.template.loader import render_to_string
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from agents.kit.console import display
-from agents.kit.console.logs import LogAdmin
+from agents.kit.console.logs import READING, LogAdmin
 from agents.kit.console.panels import table
 from agents.kit.console.site import JSONText, ModelAdmin, Select, extend
 from agents.kit.models import LLMCall
@@ -254,7 +254,14 @@ class InterventionLogAdmin(LogAdmin[InterventionLog]):
     ordering = ("-created_at", "-pk")  # an index has it, also below a range of days
 
     fired_mark = display.column("fired", lambda log: fired_badge(log.fired), ordering="fired")
-    conditions = display.column("preconditions", lambda log: preconditions_table(log.preconditions))
+    reason = display.column("why", lambda log: display.EMPTY if log.unread else display.folded(log.why, 90))
+    conditions = display.column(
+        "preconditions", lambda log: display.EMPTY if log.unread else preconditions_table(log.preconditions)
+    )
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[InterventionLog]:
+        """Mark the rows for those who may not read messages."""
+        return super().get_queryset(request).annotate(unread=Value(not request.user.has_perm(READING)))
 
     @admin.display(description="written down in")
     def intervention_link(self, log: InterventionLog) -> SafeString:
@@ -279,7 +286,8 @@ def nudges_panel(request: HttpRequest, agent: Agent) -> SafeString:
 def run_panel(request: HttpRequest, run: Run) -> SafeString:
     """Show on the page of a turn the interventions that were evaluated before it."""
     logs = InterventionLog.objects.filter(run=run).defer("preconditions").order_by("pk")[:MOST_OF_A_TURN]
-    return SafeString(render_to_string("admin/interventions/run.html", {"logs": logs}, request))
+    context = {"logs": logs, "may_read": request.user.has_perm(READING)}
+    return SafeString(render_to_string("admin/interventions/run.html", context, request))
 
 
 extend(Run, "interventions.view_interventionlog", panels=(run_panel,))
