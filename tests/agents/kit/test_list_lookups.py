@@ -44,6 +44,12 @@ def test_what_no_database_can_compare_with_is_refused(root: Client, query: str) 
     assert root.get(page_of(log), {"_changelist_filters": query}).status_code == 200
 
 
+@pytest.mark.parametrize("number", ["9" * 30, "9" * 5_000])
+@pytest.mark.parametrize("page", ["agents/import", "debates/debate"])
+def test_a_page_whose_number_no_row_can_have_is_not_there(root: Client, page: str, number: str) -> None:
+    assert root.get(f"/admin/{page}/{number}/change/", follow=True).status_code == 404
+
+
 def test_whole_values_and_numbers_may_be_asked_for(viewer: Client) -> None:
     make_agent("ada", display_name="Lovelace")
     for query in ("slug=ada", "slug__in=ada,bo", "slug__exact=ada", "pk__gte=1", "is_active__exact=1"):
