@@ -102,7 +102,7 @@ class PagedList(ChangeList):
 
     def _rows_of_page(self) -> list[Any]:
         """Return the rows of this page in the order of the list."""
-        shows_everything = self.show_all or not self.multi_page
+        shows_everything = (self.show_all and self.can_show_all) or not self.multi_page
         listed: Any = self.paginator.object_list if shows_everything else self.result_list
         keys = list(listed.values_list("pk", flat=True))
         complete = self.apply_select_related(self.root_queryset).filter(pk__in=keys).order_by()
