@@ -9,7 +9,7 @@ from argparse import ArgumentParser, _SubParsersAction
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, TextIO
 
 from django.core import management
 from django.core.management.base import CommandError, CommandParser, OutputWrapper, SystemCheckError
@@ -66,9 +66,15 @@ class BaseCommand(management.BaseCommand):
 
     requires_system_checks: tuple[str, ...] = ("plumbline",)
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        errors = _ErrorOutput(self.stderr._out)
+    def __init__(
+        self,
+        stdout: TextIO | None = None,
+        stderr: TextIO | None = None,
+        no_color: bool = False,
+        force_color: bool = False,
+    ) -> None:
+        super().__init__(stdout, stderr, no_color, force_color)
+        errors = _ErrorOutput(stderr or sys.stderr)
         errors.style_func = self.stderr.style_func
         self.stderr = errors
 
@@ -92,7 +98,7 @@ class BaseCommand(management.BaseCommand):
 class _ErrorOutput(OutputWrapper):
     """Standard error, on which errors and warnings quote files, names and what users typed: control characters are written out."""
 
-    def write(self, msg: str = "", style_func: Any = None, ending: str | None = None) -> None:
+    def write(self, msg: str = "", style_func: Any = None, ending: str | None = None) -> None:  # type: ignore[override]  # Django's
         """Write a text; one with a style of its own, as Django writes system checks, has its colours in it and stays as it is."""
         super().write(msg if style_func else printable(str(msg)), style_func, ending)
 
