@@ -174,16 +174,19 @@ def _held_badge(held: bool | None) -> SafeString:
     return display.badge("does not hold", "warning")
 
 
-def counts_table(names: Sequence[str], *, newest: int = NEWEST) -> SafeString:
-    """Return a table of how often each of these was evaluated, got past its functions, asked a judge and fired; empty without names."""
+def counts_table(names: Sequence[str], *, may_read: bool, newest: int = NEWEST) -> SafeString:
+    """Return a table of how often each of these was evaluated, got past its functions, asked a judge and fired; empty without names.
+
+    The reason, which may quote messages, is for users who may read these (`may_read`).
+    """
     if not names:
         return SafeString("")
-    rows = [_counts_row(counts_of(name, newest)) for name in names]
+    rows = [_counts_row(counts_of(name, newest), may_read=may_read) for name in names]
     heads = ("Intervention", "Evaluated", "Functions held", "Judge asked", "Fired", "Why not, last time")
     return format_html('<section class="pl-panel">{}</section>', table(heads, rows, label="How often they fire"))
 
 
-def _counts_row(counts: Counts) -> tuple[object, ...]:
+def _counts_row(counts: Counts, *, may_read: bool) -> tuple[object, ...]:
     """Return the line of one intervention: how often it was evaluated, got past its functions, asked a judge and fired, and why not."""
     evaluated = f"{counts.evaluated:,}"
     if counts.more:
@@ -201,7 +204,7 @@ def _counts_row(counts: Counts) -> tuple[object, ...]:
         f"{counts.held:,}",
         asked_text,
         fired,
-        display.folded(counts.why, 90) if counts.why else display.EMPTY,
+        display.folded(counts.why, 90) if counts.why and may_read else display.EMPTY,
     )
 
 
@@ -226,7 +229,7 @@ class InterventionAdmin(ModelAdmin[Intervention]):
         """Add how often it fires, from the log, for those who may read that."""
         panels = super().get_panels(request, obj)
         if request.user.has_perm("interventions.view_interventionlog"):
-            return [*panels, counts_table([obj.slug])]
+            return [*panels, counts_table([obj.slug], may_read=request.user.has_perm(READING))]
         return panels
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
@@ -236,7 +239,8 @@ class InterventionAdmin(ModelAdmin[Intervention]):
             names = list(dict.fromkeys((*BUILT_IN, *names_in_use())))
             of_rows = set(Intervention.objects.filter(slug__in=names).values_list("slug", flat=True))
             without_row = [name for name in names if name not in of_rows]
-            panels = [counts_table(without_row[:MOST_COUNTED], newest=COUNTED_IN_LIST)]
+            may_read = request.user.has_perm(READING)
+            panels = [counts_table(without_row[:MOST_COUNTED], may_read=may_read, newest=COUNTED_IN_LIST)]
         return super().changelist_view(request, {**(extra_context or {}), "panels": panels})
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Intervention]:

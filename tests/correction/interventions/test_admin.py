@@ -153,10 +153,10 @@ def test_without_the_right_to_messages_reasons_are_left_out() -> None:
     run = Run.objects.create(agent=make_agent(), channel=make_channel())
     quotes = [{"kind": "functional", "text": "says a secret", "held": True, "reasoning": "a secret"}]
     log = InterventionLog.objects.create(name="variety", run=run, fired=False, why="a secret", preconditions=quotes)
-    user = staff("agents.view_run", "interventions.view_interventionlog")
+    user = staff("agents.view_run", "interventions.view_interventionlog", "interventions.view_intervention")
     visitor = signed_in(user)
 
-    for url in (list_of(InterventionLog), page_of(log), page_of(run)):
+    for url in (list_of(InterventionLog), list_of(Intervention), page_of(log), page_of(run)):
         assert "secret" not in read(visitor, url)
     for route in ("", f"{log.pk}/"):
         answer = program(user).get(f"/api/evaluations/intervention-logs/{route}")
