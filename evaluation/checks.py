@@ -14,10 +14,11 @@ from agents.kit.capability import declared_one
 @register("plumbline")
 def proposition_files_are_valid(app_configs: Any, **kwargs: Any) -> Sequence[CheckMessage]:
     """evaluation.W001: a proposition file cannot be used. Only what needs it fails."""
+    from agents.kit.commands import printable
     from evaluation.propositions.files import file_problems
 
     hint = "Correct the file; `manage.py check_propositions` checks again, docs/how-to/write-propositions.md describes the format."
-    return [Warning(str(problem), hint=hint, id="evaluation.W001") for problem in file_problems()]
+    return [Warning(printable(str(problem)), hint=hint, id="evaluation.W001") for problem in file_problems()]
 
 
 @register("plumbline")

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from django.contrib import admin
 from django.contrib.admin.views.main import ChangeList
-from django.db.models import Model, OuterRef, QuerySet, Subquery
+from django.db.models import Model, OuterRef, QuerySet, Subquery, Value
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.html import format_html
@@ -18,7 +18,7 @@ from agents.admin.transcript import add_notes, transcript_page, transcript_url
 from agents.kit.console import display
 from agents.kit.console.filters import number_in
 from agents.kit.console.forms import DistinctMembers
-from agents.kit.console.logs import LogAdmin
+from agents.kit.console.logs import READING, LogAdmin
 from agents.kit.console.paging import PagedList
 from agents.kit.console.site import ModelAdmin, TabularInline, console_page
 from agents.models import Channel, ChannelMember, Message, NumberOf
@@ -102,9 +102,10 @@ class ChannelAdmin(ChatPages, ModelAdmin[Channel]):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Channel]:
         newest = Message.objects.filter(channel=OuterRef("pk")).order_by("-position")
         channels = super().get_queryset(request).prefetch_related("memberships__agent", "memberships__user")
-        return channels.annotate(
-            last_sent=Subquery(newest.values("sent_at")[:1]), last_text=Subquery(newest.values("text")[:1])
-        )
+        last_text: Subquery | Value = Value("")
+        if request.user.has_perm(READING):
+            last_text = Subquery(newest.values("text")[:1])
+        return channels.annotate(last_sent=Subquery(newest.values("sent_at")[:1]), last_text=last_text)
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Channel], search_term: str
@@ -149,10 +150,10 @@ class ChannelAdmin(ChatPages, ModelAdmin[Channel]):
 
     @admin.display(description="last message", ordering="last_sent")
     def last_message(self, channel: Any) -> SafeString:
-        if channel.last_text is None:
+        if channel.last_sent is None:
             return display.EMPTY
         text = display.visible(display.shortened(channel.last_text, 60))
-        return display.lines(text, display.moment(channel.last_sent) if channel.last_sent else "")
+        return display.lines(text, display.moment(channel.last_sent))
 
     tag_chips = display.column("tags", lambda channel: display.tags(channel.tags))
 

@@ -24,6 +24,7 @@ from django.utils.safestring import SafeString
 from agents.admin.import_forms import ImportForm, suggested_agents
 from agents.kit.admin.access import user_of
 from agents.kit.console import display
+from agents.kit.console.filters import whole_number
 from agents.kit.console.site import ReadOnlyAdmin, console_action, console_page
 from agents.kit.text.wording import time_text
 from agents.kit.work.worker import alive
@@ -237,7 +238,7 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
         """Show how far an import is, its form, and what it stored."""
-        key = int(object_id) if object_id.isdecimal() else 0
+        key = whole_number(object_id) or 0
         return self._show(request, self._visible(request, key))
 
     def _show(self, request: HttpRequest, job: Import, form: ImportForm | None = None) -> HttpResponse:

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.contrib import admin
+from django.db.models import QuerySet, Value
 from django.http import HttpRequest
 from django.template.loader import render_to_string
 from django.urls import reverse
@@ -17,7 +18,7 @@ from django.utils.safestring import SafeString
 
 from agents.admin.transcript import transcript_url
 from agents.kit.console import display
-from agents.kit.console.logs import LogAdmin
+from agents.kit.console.logs import READING, LogAdmin
 from agents.kit.console.panels import Kind, Span, waterfall
 from agents.kit.console.site import console_action
 from agents.kit.models import LLMCall
@@ -168,17 +169,30 @@ def timeline_context(run: Run) -> dict[str, Any]:
     return {"parts": parts, "steps": steps, "waterfall": run_waterfall(run, steps)}
 
 
+def _unread(run: Any) -> bool:
+    """Return whether the user may not read messages."""
+    return bool(run.unread)
+
+
 @admin.register(Run)
 class RunAdmin(LogAdmin[Run]):
     list_select_related = ("agent", "channel", "trigger")
 
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Run]:
+        """Mark the rows for those who may not read messages."""
+        return super().get_queryset(request).annotate(unread=Value(not request.user.has_perm(READING)))
+
     def get_panels(self, request: HttpRequest, obj: Run) -> list[SafeString]:
-        """Show the turn step by step above the other panels; one that has not ended is looked at again (`live`) and can be stopped."""
+        """Show the turn step by step above the other panels; one that has not ended is looked at again (`live`) and can be stopped.
+
+        Users who may not read messages see neither the steps, which quote them, nor what the stages did.
+        """
         is_final = obj.status in Run.FINAL
         may_cancel = not is_final and not obj.cancel_requested and request.user.has_perm(CANCELLING)
         context = {
-            **timeline_context(obj),
+            **({} if _unread(obj) else timeline_context(obj)),
             "run": obj,
+            "unread": _unread(obj),
             "is_final": is_final,
             "live": "" if is_final else reverse("run-detail", args=[obj.pk]),
             "answered": self.answers(obj) if obj.trigger else "",
@@ -202,8 +216,8 @@ class RunAdmin(LogAdmin[Run]):
     @admin.display(description="answers")
     def answers(self, run: Run) -> SafeString:
         if run.trigger is not None:
-            text = display.shortened(run.trigger.text, 60) or "a message"
-            return display.link(transcript_url(run.trigger), text)
+            text = "" if _unread(run) else display.shortened(run.trigger.text, 60)
+            return display.link(transcript_url(run.trigger), text or "a message")
         return display.folded(run.prompt, 60)
 
     @admin.display(description="took")

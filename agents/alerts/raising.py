@@ -93,7 +93,8 @@ def _raise_again(pk: int, *, build: str, fields: Mapping[str, Any]) -> Alert | N
     is_resolved = alert.resolved_at is not None
     if alert.acknowledged_at is not None and not is_resolved:
         return None
-    title = f"Back in {tag_name(tag_of(build))}: {fields['title']}"[:300]
+    back_in = " ".join(tag_name(tag_of(build)).split())  # one line, for the subject of an e-mail
+    title = f"Back in {back_in}: {fields['title']}"[:300]
     columns = {**fields, "title": title, "times": F("times") + 1, "last_at": timezone.now()}
     if is_resolved:
         columns |= {"acknowledged_at": None, "acknowledged_by": None, "note": "", "resolved_at": None}

@@ -36,7 +36,7 @@ from agents.kit.admin.access import user_of
 from agents.kit.commands import Cell
 from agents.kit.console import display
 from agents.kit.console.charts import steps
-from agents.kit.console.filters import number_in
+from agents.kit.console.filters import number_in, whole_number
 from agents.kit.console.forms import refuse, request_form
 from agents.kit.console.logs import READING, LogAdmin
 from agents.kit.console.panels import table
@@ -122,7 +122,7 @@ class DebateAdmin(LogAdmin[Debate]):
             PermissionDenied: The user may not view debates.
             Http404: There is none of that number.
         """
-        debate = self._visible(request, int(object_id) if object_id.isdecimal() else 0)
+        debate = self._visible(request, whole_number(object_id) or 0)
         debate_report = report(debate)
         may_play = request.user.has_perm(PLAYING)
         remarks: dict[int, list[Remark]] = defaultdict(list)

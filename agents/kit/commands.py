@@ -9,7 +9,7 @@ from argparse import ArgumentParser, _SubParsersAction
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, TextIO
 
 from django.core import management
 from django.core.management.base import CommandError, CommandParser, OutputWrapper, SystemCheckError
@@ -66,6 +66,18 @@ class BaseCommand(management.BaseCommand):
 
     requires_system_checks: tuple[str, ...] = ("plumbline",)
 
+    def __init__(
+        self,
+        stdout: TextIO | None = None,
+        stderr: TextIO | None = None,
+        no_color: bool = False,
+        force_color: bool = False,
+    ) -> None:
+        super().__init__(stdout, stderr, no_color, force_color)
+        errors = _ErrorOutput(stderr or sys.stderr)
+        errors.style_func = self.stderr.style_func
+        self.stderr = errors
+
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
         """Return the command's parser, which takes only options that are written out, and whose help ends with the exit codes."""
         parser = super().create_parser(prog_name, subcommand, **kwargs)
@@ -81,6 +93,14 @@ class BaseCommand(management.BaseCommand):
         except SystemCheckError as error:
             error.returncode = UNUSABLE
             raise
+
+
+class _ErrorOutput(OutputWrapper):
+    """Standard error, on which errors and warnings quote files, names and what users typed: control characters are written out."""
+
+    def write(self, msg: str = "", style_func: Any = None, ending: str | None = None) -> None:  # type: ignore[override]  # Django's
+        """Write a text; one with a style of its own, as Django writes system checks, has its colours in it and stays as it is."""
+        super().write(msg if style_func else printable(str(msg)), style_func, ending)
 
 
 class CodedCommand(BaseCommand):
@@ -212,7 +232,7 @@ def print_table(
     unwrapped: Collection[str] = (),
     wrapped: bool = False,
 ) -> None:
-    """Print a table for people. Texts are data: no markup in them takes effect.
+    """Print a table for people. Texts are data: no markup and no control character in them takes effect.
 
     Where the console is so narrow that words would be broken, a row is printed below the other, a cell a line.
 
@@ -231,7 +251,7 @@ def print_table(
     from rich.table import Table
 
     table = Table(
-        title=escape(title) or None,
+        title=escape(printable(title)) or None,
         box=box.SIMPLE_HEAD,
         title_justify="left",
         padding=(0, 1, 0, 0) if tight else (0, 1),
@@ -240,7 +260,7 @@ def print_table(
     rows = list(rows)
     columns: list[_Column] = []
     for number, head in enumerate(heads):
-        cells = [cell_text(_value_and_emphasis(row[number])[0]) for row in (*rows, total) if row]
+        cells = [_printable_cell(_value_and_emphasis(row[number])[0]) for row in (*rows, total) if row]
         wraps = names[number] not in unwrapped and (wrapped or not head.startswith(">"))
         columns.append(_measured(names[number], cells, wraps=wraps))
     space_between = (2 if tight else 3) * len(names) + 1
@@ -297,7 +317,7 @@ def _print_row_by_row(console: Console, names: Sequence[str], rows: Iterable[Seq
     from rich.markup import escape
 
     if title:
-        console.print(f"[italic]{escape(title)}[/]\n")
+        console.print(f"[italic]{escape(printable(title))}[/]\n")
     for row in rows:
         for number, cell in enumerate(row):
             if _value_and_emphasis(cell)[0] not in (None, ""):
@@ -311,7 +331,7 @@ def _styled(cell: Cell) -> str:
     from rich.markup import escape
 
     value, emphasis = _value_and_emphasis(cell)
-    text = escape(cell_text(value))
+    text = escape(_printable_cell(value))
     if not emphasis:
         return text
     return f"[{_STYLE_OF_EMPHASIS[emphasis]}]{text}[/]"
@@ -350,6 +370,10 @@ def cell_text(value: Value) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     return value
+
+
+def _printable_cell(value: Value) -> str:
+    return printable(cell_text(value))
 
 
 def empty_tables(rows: Mapping[str, int], *, what: str) -> str:

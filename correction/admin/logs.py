@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
-from django.db.models import Exists, F, OuterRef, Q, QuerySet
+from django.db.models import Exists, F, OuterRef, Q, QuerySet, Value
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
 from django.template.loader import render_to_string
@@ -17,7 +17,7 @@ from agents.admin.transcript import channel_link
 from agents.kit.console import display
 from agents.kit.console.columns import VALUE_DISPLAYS
 from agents.kit.console.filters import OptionFilter
-from agents.kit.console.logs import LogAdmin
+from agents.kit.console.logs import READING, LogAdmin
 from agents.kit.console.site import console_page
 from correction.admin.display import (
     attempt_badge,
@@ -89,7 +89,13 @@ class CorrectionLogAdmin(LogAdmin[CorrectionLog]):
     ordering = ("-created_at", "-pk")  # an index has it, also below a range of days
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[CorrectionLog]:
-        return super().get_queryset(request).prefetch_related("dimension_results")
+        """Mark the rows for those who may not read messages."""
+        logs = super().get_queryset(request).prefetch_related("dimension_results")
+        return logs.annotate(unread=Value(not request.user.has_perm(READING)))
+
+    def get_search_fields(self, request: HttpRequest) -> Any:
+        """Search the drafts for those alone who may read them: else their beginnings could be guessed."""
+        return super().get_search_fields(request) if request.user.has_perm(READING) else ()
 
     def render_change_form(self, request: HttpRequest, context: dict[str, Any], **more: Any) -> HttpResponse:  # type: ignore[override]
         log = more["obj"]
@@ -97,7 +103,8 @@ class CorrectionLogAdmin(LogAdmin[CorrectionLog]):
         return super().render_change_form(request, context, **more)
 
     def get_panels(self, request: HttpRequest, obj: CorrectionLog) -> list[SafeString]:
-        context = session_context(obj, may_mark=request.user.has_perm(MARK_PERMISSION))
+        may_mark = request.user.has_perm(MARK_PERMISSION)
+        context = session_context(obj, may_mark=may_mark, may_read=request.user.has_perm(READING))
         session_panel = render_to_string("admin/correction/log/session.html", context, request)
         return [SafeString(session_panel), *super().get_panels(request, obj)]
 
@@ -133,7 +140,7 @@ class CorrectionLogAdmin(LogAdmin[CorrectionLog]):
         return ended if own == ended else display.lines(ended, format_html("this draft: {}", own))
 
     verdicts = display.column("verdicts", lambda log: results(log.dimension_results.all()))
-    draft = display.column("draft", lambda log: display.folded(log.judged_text, 90))
+    draft = display.column("draft", lambda log: "" if log.unread else display.folded(log.judged_text, 90))
 
 
 @admin.register(ObservedMessage)

@@ -77,16 +77,22 @@ def _dimension_span(result: GateDimensionResult, start: float) -> Span:
     )
 
 
-def session_context(log: CorrectionLog, *, may_mark: bool) -> dict[str, Any]:
+def session_context(log: CorrectionLog, *, may_mark: bool, may_read: bool) -> dict[str, Any]:
     """Return what the template shows of the session that `log` is an attempt of: all its attempts, with times and calls.
 
     Args:
         may_mark: Whether the user may mark verdicts as right or false alarm.
+        may_read: Whether the user may read messages; else drafts, and what quotes them, are left out.
     """
     sessions = GateSession.objects.select_related("agent", "channel", "run__agent", "message__channel")
     session = sessions.get(pk=log.session_id)
     logs = CorrectionLog.objects.filter(session=session).select_related("session", "persona_version")
     attempts = list(logs.prefetch_related("dimension_results__marked_by").order_by("attempt"))
+    if not may_read:
+        for attempt in attempts:
+            attempt.blank_texts()
+            for result in attempt.dimension_results.all():
+                result.blank_quotes()
     sent_text = next((attempt.judged_text for attempt in attempts if attempt.committed), None)
     return {
         "session": session,
@@ -97,6 +103,7 @@ def session_context(log: CorrectionLog, *, may_mark: bool) -> dict[str, Any]:
         "waterfall": session_waterfall(attempts),
         "attempts": [_attempt_context(attempt, sent_text) for attempt in attempts],
         "may_mark": may_mark,
+        "may_read": may_read,
     }
 
 

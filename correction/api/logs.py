@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from collections.abc import Iterable
+from typing import Annotated, ClassVar, Self
 from uuid import UUID
 
 from django.db.models import Exists, OuterRef, Prefetch, QuerySet
@@ -16,13 +17,14 @@ from agents.kit.api import filters
 from agents.kit.api.filters import InTime
 from agents.kit.api.pagination import LogByTime
 from agents.kit.api.requests import ActionPermissions
-from agents.kit.api.rows import Row, Slug, one_of, shown
+from agents.kit.api.rows import Context, Row, Slug, one_of, shown
 from agents.kit.api.schema import answers
 from agents.kit.api.views import Rows, View
 from agents.kit.bodies import Body, OneOf
 from correction.config.settings import GATE_DIMENSIONS
 from correction.gate.thresholds import mark_result
 from correction.models import CorrectionLog, GateDimensionResult, GateSession, Outcome
+from evaluation.api.answers import may_read_messages
 
 _BRIEF = ("dimension", "status", "score", "threshold", "passed", "mark")
 
@@ -38,7 +40,14 @@ class GateResult(
         *("duration_ms", "marked_by", "marked_at"),
     ),
 ):
-    pass
+    @classmethod
+    def all_of(cls, rows: Iterable[GateDimensionResult], context: Context) -> list[Self]:
+        """Return the answers as every row does; what quotes the draft is empty for users who may not read messages."""
+        rows = list(rows)
+        if not may_read_messages(context):
+            for result in rows:
+                result.blank_quotes()
+        return super().all_of(rows, context)
 
 
 class CorrectionLogRow(
@@ -76,6 +85,15 @@ class WholeCorrectionLog(
     dimensions: list[GateResult] = shown(  # type: ignore[assignment]
         lambda log, context: GateResult.all_of(log.dimension_results.all(), context)
     )
+
+    @classmethod
+    def all_of(cls, rows: Iterable[CorrectionLog], context: Context) -> list[Self]:
+        """Return the answers as every row does; texts are empty for users who may not read messages."""
+        rows = list(rows)
+        if not may_read_messages(context):
+            for log in rows:
+                log.blank_texts()
+        return super().all_of(rows, context)
 
 
 class MarkBody(Body):

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from django import forms
 from django.contrib import admin
-from django.db.models import QuerySet
+from django.db.models import QuerySet, Value
 from django.http import HttpRequest
 from django.template.loader import render_to_string
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from agents.kit.console import display
-from agents.kit.console.logs import LogAdmin
+from agents.kit.console.logs import READING, LogAdmin
 from agents.kit.console.panels import table
 from agents.kit.console.site import JSONText, ModelAdmin, Select, extend
 from agents.kit.models import LLMCall
@@ -174,16 +174,19 @@ def _held_badge(held: bool | None) -> SafeString:
     return display.badge("does not hold", "warning")
 
 
-def counts_table(names: Sequence[str], *, newest: int = NEWEST) -> SafeString:
-    """Return a table of how often each of these was evaluated, got past its functions, asked a judge and fired; empty without names."""
+def counts_table(names: Sequence[str], *, may_read: bool, newest: int = NEWEST) -> SafeString:
+    """Return a table of how often each of these was evaluated, got past its functions, asked a judge and fired; empty without names.
+
+    The reason, which may quote messages, is for users who may read these (`may_read`).
+    """
     if not names:
         return SafeString("")
-    rows = [_counts_row(counts_of(name, newest)) for name in names]
+    rows = [_counts_row(counts_of(name, newest), may_read=may_read) for name in names]
     heads = ("Intervention", "Evaluated", "Functions held", "Judge asked", "Fired", "Why not, last time")
     return format_html('<section class="pl-panel">{}</section>', table(heads, rows, label="How often they fire"))
 
 
-def _counts_row(counts: Counts) -> tuple[object, ...]:
+def _counts_row(counts: Counts, *, may_read: bool) -> tuple[object, ...]:
     """Return the line of one intervention: how often it was evaluated, got past its functions, asked a judge and fired, and why not."""
     evaluated = f"{counts.evaluated:,}"
     if counts.more:
@@ -201,7 +204,7 @@ def _counts_row(counts: Counts) -> tuple[object, ...]:
         f"{counts.held:,}",
         asked_text,
         fired,
-        display.folded(counts.why, 90) if counts.why else display.EMPTY,
+        display.folded(counts.why, 90) if counts.why and may_read else display.EMPTY,
     )
 
 
@@ -226,7 +229,7 @@ class InterventionAdmin(ModelAdmin[Intervention]):
         """Add how often it fires, from the log, for those who may read that."""
         panels = super().get_panels(request, obj)
         if request.user.has_perm("interventions.view_interventionlog"):
-            return [*panels, counts_table([obj.slug])]
+            return [*panels, counts_table([obj.slug], may_read=request.user.has_perm(READING))]
         return panels
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
@@ -236,7 +239,8 @@ class InterventionAdmin(ModelAdmin[Intervention]):
             names = list(dict.fromkeys((*BUILT_IN, *names_in_use())))
             of_rows = set(Intervention.objects.filter(slug__in=names).values_list("slug", flat=True))
             without_row = [name for name in names if name not in of_rows]
-            panels = [counts_table(without_row[:MOST_COUNTED], newest=COUNTED_IN_LIST)]
+            may_read = request.user.has_perm(READING)
+            panels = [counts_table(without_row[:MOST_COUNTED], may_read=may_read, newest=COUNTED_IN_LIST)]
         return super().changelist_view(request, {**(extra_context or {}), "panels": panels})
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Intervention]:
@@ -254,7 +258,14 @@ class InterventionLogAdmin(LogAdmin[InterventionLog]):
     ordering = ("-created_at", "-pk")  # an index has it, also below a range of days
 
     fired_mark = display.column("fired", lambda log: fired_badge(log.fired), ordering="fired")
-    conditions = display.column("preconditions", lambda log: preconditions_table(log.preconditions))
+    reason = display.column("why", lambda log: display.EMPTY if log.unread else display.folded(log.why, 90))
+    conditions = display.column(
+        "preconditions", lambda log: display.EMPTY if log.unread else preconditions_table(log.preconditions)
+    )
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[InterventionLog]:
+        """Mark the rows for those who may not read messages."""
+        return super().get_queryset(request).annotate(unread=Value(not request.user.has_perm(READING)))
 
     @admin.display(description="written down in")
     def intervention_link(self, log: InterventionLog) -> SafeString:
@@ -279,7 +290,8 @@ def nudges_panel(request: HttpRequest, agent: Agent) -> SafeString:
 def run_panel(request: HttpRequest, run: Run) -> SafeString:
     """Show on the page of a turn the interventions that were evaluated before it."""
     logs = InterventionLog.objects.filter(run=run).defer("preconditions").order_by("pk")[:MOST_OF_A_TURN]
-    return SafeString(render_to_string("admin/interventions/run.html", {"logs": logs}, request))
+    context = {"logs": logs, "may_read": request.user.has_perm(READING)}
+    return SafeString(render_to_string("admin/interventions/run.html", context, request))
 
 
 extend(Run, "interventions.view_interventionlog", panels=(run_panel,))

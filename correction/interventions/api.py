@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Self
 
 from django.db.models import Prefetch, QuerySet
 from pydantic import Field
@@ -11,10 +12,11 @@ from agents.api.filters import of_agent
 from agents.kit.api import filters
 from agents.kit.api.filters import Filters, InTime
 from agents.kit.api.pagination import LogByTime
-from agents.kit.api.rows import Row, Url, query_link, shown
+from agents.kit.api.rows import Context, Row, Url, query_link, shown
 from agents.kit.api.views import Rows
 from agents.models import Agent
 from correction.interventions.models import Intervention, InterventionLog
+from evaluation.api.answers import may_read_messages
 
 
 class InterventionRow(
@@ -75,6 +77,15 @@ class InterventionLogRow(
     ),
 ):
     """One evaluation of one intervention, without what its preconditions said."""
+
+    @classmethod
+    def all_of(cls, rows: Iterable[InterventionLog], context: Context) -> list[Self]:
+        """Return the answers as every row does; what quotes messages is empty for users who may not read these."""
+        rows = list(rows)
+        if not may_read_messages(context):
+            for log in rows:
+                log.blank_quotes()
+        return super().all_of(rows, context)
 
 
 class WholeInterventionLog(InterventionLogRow, columns=("preconditions", "nudge", "calls_url")):

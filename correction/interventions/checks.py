@@ -13,13 +13,14 @@ from django.utils.module_loading import import_string
 @register("plumbline")
 def nudge_files_are_valid(app_configs: Any, **kwargs: Any) -> Sequence[CheckMessage]:
     """Return an error (correction.E001) for each problem of the nudge files; none where all can be used."""
+    from agents.kit.commands import printable
     from correction.interventions.nudges import NudgeError, load_nudges
 
     try:
         load_nudges()
     except NudgeError as error:
         hint = "Correct the file; those in correction/interventions/nudges/ show the format. NUDGE_DIRS names folders of yours."
-        return [Error(str(problem), hint=hint, id="correction.E001") for problem in error.problems]
+        return [Error(printable(str(problem)), hint=hint, id="correction.E001") for problem in error.problems]
     return []
 
 

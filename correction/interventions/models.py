@@ -121,6 +121,11 @@ class InterventionLog(models.Model):
     def __str__(self) -> str:
         return f"{self.name} {'fired' if self.fired else 'did not fire'}"
 
+    def blank_quotes(self) -> None:
+        """Blank what may quote messages, to show the row to a user who may not read these; it must not be saved afterwards."""
+        self.why = ""
+        self.preconditions = []
+
     @property
     def work_id(self) -> str:
         """Return the ledger's name for this evaluation's calls."""

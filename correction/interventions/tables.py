@@ -32,10 +32,10 @@ TABLES = (
         tab_of="correction.CorrectionLog",
         title="Log of interventions",
         empty="Every look at an intervention before a turn leaves one: switch one on in an agent's configuration, or add one of your own.",
-        columns="created_at name agent fired_mark why nudge channel",
+        columns="created_at name agent fired_mark reason nudge channel",
         filters="intervention? fired name judge agent channel__tags created_at",
         fields=(
-            ("", "name fired_mark why conditions nudge_type nudge"),
+            ("", "name fired_mark reason conditions nudge_type nudge"),
             ("Where", "agent channel channel_position run intervention_link"),
             ("How it was judged", "judge duration_ms=milliseconds calls created_at"),
         ),

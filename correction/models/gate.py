@@ -165,6 +165,11 @@ class CorrectionLog(models.Model):
         """Return whether this attempt's text is the one that was sent."""
         return self.session.sent == self.attempt
 
+    def blank_texts(self) -> None:
+        """Blank draft, feedback and payload, to show the row to a user who may not read messages; it must not be saved afterwards."""
+        self.original_text = self.judged_text = self.feedback = ""
+        self.payload = {}
+
 
 class GateDimensionResult(models.Model):
     """One dimension of one attempt: score, threshold, and what people say of the verdict."""
@@ -233,6 +238,11 @@ class GateDimensionResult(models.Model):
 
     def __str__(self) -> str:
         return f"{self.dimension}: {self.score if self.score is not None else self.status}"
+
+    def blank_quotes(self) -> None:
+        """Blank what quotes the draft, to show the row to a user who may not read messages; it must not be saved afterwards."""
+        self.reasoning = self.recommendations = self.reason = ""
+        self.parts = []
 
 
 class ObservedMessage(Leasable):

@@ -18,7 +18,7 @@ from agents.admin.transcript import transcript_url
 from agents.kit.admin.ledger import ALL_TOKENS
 from agents.kit.console import display
 from agents.kit.console.filters import DropdownFilter
-from agents.kit.console.logs import LogAdmin
+from agents.kit.console.logs import READING, LogAdmin
 from agents.kit.console.panels import table
 from agents.kit.console.site import console_action
 from agents.kit.models import LLMCall
@@ -128,11 +128,13 @@ class EvaluationRunAdmin(LogAdmin[EvaluationRun]):
         something is left to do.
         """
         summaries = summarize(obj).dimensions
+        may_read = request.user.has_perm(READING)
         badges = judge_badges(obj.judge, obj.procedure, list(summaries))
         context = {
             "run": obj,
             "dimensions": [
-                {**_dimension(obj, summary), "agreement": badges[name]} for name, summary in summaries.items()
+                {**_dimension(obj, summary, may_read=may_read), "agreement": badges[name]}
+                for name, summary in summaries.items()
             ],
             "target": target(obj),
             "procedure": procedure_badge(obj.procedure, obj.repeats),
@@ -211,16 +213,17 @@ def _spent(run: Any) -> SafeString:
     return display.lines(display.count(tokens), display.money(cost, unpriced=unpriced))
 
 
-def _dimension(run: EvaluationRun, summary: DimensionSummary) -> dict[str, Any]:
+def _dimension(run: EvaluationRun, summary: DimensionSummary, *, may_read: bool) -> dict[str, Any]:
     """Return one dimension as the template shows it: score, propositions, and the worst judgement of the weakest one.
 
-    A dimension that was judged in the runs of an agent's channels has these instead of propositions, and no worst judgement.
+    A dimension that was judged in the runs of an agent's channels has these instead of propositions, and no worst judgement. That and
+    ideas quote messages: a user who may not read these (`may_read`) gets neither.
     """
     context: dict[str, Any] = {
         "of": summary,
         "score": number(summary.score, summary.count, share=summary.share, why=summary.reason or summary.not_evaluable),
         "counts": counts(summary),
-        "ideas": idea_rows(run) if summary.dimension in COUNTED else [],
+        "ideas": idea_rows(run) if may_read and summary.dimension in COUNTED else [],
         "pairs": _pairs(run, summary.dimension),
         "worst": None,
     }
@@ -229,7 +232,7 @@ def _dimension(run: EvaluationRun, summary: DimensionSummary) -> dict[str, Any]:
         return context
     weakest = summary.weakest
     context["table"] = _propositions(run, summary, weakest)
-    if weakest is not None:
+    if may_read and weakest is not None:
         context["worst"] = worst_judgement(run, summary.dimension, weakest.id)
         context["is_weak"] = weakest.is_weak
     return context

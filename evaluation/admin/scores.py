@@ -52,8 +52,7 @@ class EvaluationScoreAdmin(LogAdmin[EvaluationScore]):
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> EvaluationScore | None:
         score = super().get_object(request, object_id, from_field)
         if score is not None and _unread(score):
-            score.reasoning = score.justification = score.recommendations = score.reason = score.context_snippet = ""
-            score.flaws = []
+            score.blank_quotes()
         return score
 
     @admin.display(description="proposition", ordering="proposition_id")

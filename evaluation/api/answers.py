@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, RootModel
 from rest_framework.request import Request
@@ -24,6 +24,10 @@ def heuristic_of(judge: str = "judge") -> Any:
     """Declare whether a judge is an offline one, whose scores are never compared with a model's."""
     judge_of = attribute(judge)
     return shown(lambda row, context: is_heuristic(judge_of(row, context)))
+
+
+def may_read_messages(context: Context) -> bool:
+    return bool(context["request"].user.has_perm("agents.view_message"))
 
 
 def run_url_of(run: str = "evaluation_run_id") -> Any:
@@ -96,6 +100,15 @@ class BlindScoreRow(
 
     position: int | None = shown("message.position")
     channel: str | None = shown("message.channel.slug")
+
+    @classmethod
+    def all_of(cls, rows: Iterable[EvaluationScore], context: Context) -> list[Self]:
+        """Return the answers as every row does; what quotes messages is empty for users who may not read these."""
+        rows = list(rows)
+        if not may_read_messages(context):
+            for score in rows:
+                score.blank_quotes()
+        return super().all_of(rows, context)
 
 
 class ScoreRow(

@@ -29,6 +29,7 @@ from evaluation.api.answers import (
     ScoreToRead,
     WholeEvaluation,
     links_of,
+    may_read_messages,
 )
 from evaluation.api.requests import RunFilters, by_dimension, reading_propositions
 from evaluation.models import EvaluationRun, EvaluationScore
@@ -97,10 +98,14 @@ class Evaluations(Rows):
             most = EMBEDDED
         scores = list(scores_of(run)[: most + 1]) if most else []  # one more than is shown tells whether these are all
         shares = run.channel_shares.select_related("channel_run__channel")
+        summary = run_json(summarize(run))
+        if not may_read_messages(self.row_context()):
+            for dimension in summary["dimensions"].values():
+                dimension.pop("ideas", None)  # which quote
         answer = WholeEvaluation(
             **dict(EvaluationRow.of(run, self.row_context())),
             **links_of(request, run),
-            summary=run_json(summarize(run)),
+            summary=summary,
             channels=ChannelEvaluation.all_of(shares, self.row_context()),
             scores=ScoreRow.all_of(scores[:most], self.row_context()),
             scores_complete=bool(most) and len(scores) <= most,

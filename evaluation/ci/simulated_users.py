@@ -15,6 +15,7 @@ from statistics import median
 
 from pydantic import BaseModel, Field
 
+from agents.kit.text.tables import spreadsheet_safe
 from agents.kit.text.wording import counted
 from agents.models import Agent, Channel, Message
 from agents.transcripts.readers.simulations import PASSED_TAG, TASK_TAG
@@ -125,19 +126,13 @@ class SimulatedUserReport(BaseModel):
         outcomes = {True: "yes", False: "no", None: ""}
         for row in self.throw_away:
             cells = [row.run, row.task, outcomes[row.passed], row.turn, " ".join(row.propositions), row.text]
-            writer.writerow([_as_text(cell) for cell in cells])
+            writer.writerow([spreadsheet_safe(cell) for cell in cells])
         return out.getvalue()
 
 
 def percent(share: float) -> str:
     """Return a share as ``12 %``; with a decimal below ten."""
     return f"{100 * share:.0f} %" if share >= 0.1 or share == 0 else f"{100 * share:.1f} %"
-
-
-def _as_text(cell: object) -> object:
-    if isinstance(cell, str) and cell[:1] in ("=", "+", "-", "@", "\t", "\r"):
-        return f"'{cell}"
-    return cell
 
 
 @dataclass(slots=True)

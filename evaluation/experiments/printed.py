@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import csv
-import io
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Console
 
-from agents.kit.commands import Cell, Emphasis, in_line, markdown_table, print_table, snippet
+from agents.kit.commands import Cell, Emphasis, Value, in_line, markdown_table, print_table, snippet
+from agents.kit.text.markdown import as_text
+from agents.kit.text.tables import csv_lines
 from evaluation.calibration.passport import not_usable_line, passport_lines
 from evaluation.experiments.compare import Cell as ArmCell
 from evaluation.experiments.compare import Row
@@ -38,6 +39,7 @@ _OUTCOME_WORDS: dict[str, str] = {
     "differs": "other",
     "no difference seen": "no difference seen in",
 }
+_FIGURES = re.compile(r"[-+−–$]?[0-9][0-9.,/%$ ]*")
 _DECIMALS = {"rules": 3, "silence": 3, "repetition": 3, "usd": 5}  # by measure; 2 for others
 
 
@@ -262,17 +264,18 @@ def _lines_in_order(report: ExperimentReport) -> tuple[list[str], list[str]]:
 def as_markdown(report: ExperimentReport) -> str:
     """Return the report as a page of Markdown: what must be read first, the title, trust in the judge, the tables."""
     first_lines, further_lines = _lines_in_order(report)
-    lines = [f"**{in_line(line, 1_000)}**\n" for line in first_lines]
+    lines = [f"**{as_text(line, 1_000)}**\n" for line in first_lines]
     lines += [f"# Experiment {report.id}: {_markdown_value(report.title or report.name)}", ""]
-    lines += [f"{in_line(line, 1_000)}\n" for line in further_lines]
+    lines += [f"{as_text(line, 1_000)}\n" for line in further_lines]
     unit = "fork" if report.lab is not None else "conversation"
-    lines += [f"Judge {report.judge}. Verdicts rest on p clustered by {unit} and adjusted by Holm.", ""]
+    lines += [f"Judge {as_text(report.judge)}. Verdicts rest on p clustered by {unit} and adjusted by Holm.", ""]
     if report.rows and report.lab is None:
         lines += [LEGEND, ""]
     lines += [f"{in_line(line, 1_000)}\n" for line in passport_lines(report.passports)]
     for table in tables(report):
         rows = [[_markdown_cell(cell) for cell in row] for row in table.rows]
-        lines += [f"## {_markdown_value(table.title)}", "", *markdown_table(table.heads, rows), ""]
+        heads = [f">{as_text(head[1:])}" if head.startswith(">") else as_text(head) for head in table.heads]
+        lines += [f"## {_markdown_value(table.title)}", "", *markdown_table(heads, rows), ""]
     return "\n".join(lines)
 
 
@@ -283,10 +286,11 @@ def _markdown_cell(cell: Cell) -> Cell:
     return _markdown_value(cell)
 
 
-def _markdown_value(value: object) -> str | int | None:
-    if value is None or isinstance(value, int):
+def _markdown_value(value: Value) -> Value:
+    """Return a value whose text is without effect in Markdown; figures stay readable as they are."""
+    if value is None or isinstance(value, int) or _FIGURES.fullmatch(str(value)):
         return value
-    return in_line(str(value), 300).replace("|", "\\|")
+    return as_text(str(value), 300)
 
 
 def as_csv(*reports: ExperimentReport) -> str:
@@ -298,11 +302,7 @@ def as_csv(*reports: ExperimentReport) -> str:
     for report in reports:
         if report.lab is not None:
             lines += [{"judge": report.judge} | fields for fields in lab_csv_fields(report.lab)]
-    out = io.StringIO()
-    writer = csv.DictWriter(out, fieldnames=list(lines[0]) if lines else ["measure"])
-    writer.writeheader()
-    writer.writerows(lines)
-    return out.getvalue()
+    return "".join(csv_lines(lines, list(lines[0]) if lines else ["measure"]))
 
 
 def _csv_fields(judge: str, row: Row) -> dict[str, Any]:

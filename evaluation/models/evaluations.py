@@ -439,6 +439,11 @@ class EvaluationScore(models.Model):
         number = self.score if self.count is None else self.count
         return f"{self.proposition_id}: {self.status if number is None else number}"
 
+    def blank_quotes(self) -> None:
+        """Blank what quotes the message, to show the row to a user who may not read messages; it must not be saved afterwards."""
+        self.reasoning = self.justification = self.recommendations = self.reason = self.context_snippet = ""
+        self.flaws = []
+
 
 class ChannelShare(models.Model):
     """A channel's evaluation as part of an agent's, with how much of the conversation is the agent's."""

@@ -10,8 +10,8 @@ from django.urls import reverse
 
 from agents.admin.transcript import transcript_url
 from agents.kit.models import LLMCall
-from agents.models import Run, RunMessage, RunStep
-from tests.console import list_of, page_of, plain, queries, read
+from agents.models import Channel, Run, RunMessage, RunStep
+from tests.console import list_of, page_of, plain, queries, read, signed_in, staff
 from tests.factories import make_agent, make_channel, say
 
 pytestmark = pytest.mark.django_db
@@ -74,6 +74,16 @@ def test_a_turn_reads_as_a_timeline(root: Client) -> None:
     said = run.run_messages.get(message__isnull=False).message
     assert said is not None
     assert transcript_url(said).replace("&", "&amp;") in html
+
+
+def test_without_the_right_to_messages_no_page_of_turns_or_channels_shows_any() -> None:
+    run = taken(text="A SECRET", feedback="A SECRET")
+    Run.objects.update(prompt="")
+    say(run.channel, "Visitor", "A SECRET")  # type: ignore[arg-type]  # of this turn there is one
+    visitor = signed_in(staff("agents.view_run", "agents.view_channel"))
+
+    for url in (list_of(Run), page_of(run), list_of(Channel)):
+        assert "SECRET" not in read(visitor, url)
 
 
 @pytest.mark.parametrize("given", [{"items": [1, 2]}, {"text": ["Hi", "there"]}, {"": None}])

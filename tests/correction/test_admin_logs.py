@@ -15,8 +15,8 @@ from django.utils import timezone
 
 from agents.admin.transcript import transcript_url
 from agents.models import Message, Run
-from correction.models import CorrectionLog, GateDimensionResult
-from tests.console import list_of, page_of, plain, queries, read, superuser, tab_of
+from correction.models import CorrectionLog, GateDimensionResult, ObservedMessage
+from tests.console import list_of, page_of, plain, queries, read, signed_in, staff, superuser, tab_of
 from tests.correction.judged_drafts import corrected, make_log
 from tests.evaluation.judged import cells
 from tests.factories import make_agent, make_channel, say
@@ -158,6 +158,17 @@ def test_messages_wear_what_the_gate_did_to_them(root: Client) -> None:
     assert page_of(last) in html
     assert "passed after retry" in read(root, page_of(message))
     assert "<h2>Gate</h2>" not in read(root, page_of(Message.objects.latest("pk")))
+
+
+def test_observed_messages_are_named_by_number_as_their_texts_need_another_right() -> None:
+    message = say(make_channel(), make_agent(), "A SECRET")
+    observed = ObservedMessage.objects.create(message=message, dimensions=["fluency"], session=uuid.uuid4())
+    visitor = signed_in(staff("correction.view_observedmessage"))
+
+    for url in (list_of(ObservedMessage), page_of(observed)):
+        html = read(visitor, url)
+        assert f"message {message.position}" in html
+        assert "SECRET" not in html
 
 
 def test_a_long_session_needs_no_more_queries_than_a_short_one(root: Client) -> None:

@@ -13,7 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from agents.models import Agent
 from correction.models import CorrectionLog, GateDimensionResult
 from tests.api_client import Program, program
-from tests.console import superuser
+from tests.console import list_of, page_of, read, signed_in, staff, superuser
 from tests.correction.judged_drafts import make_log
 from tests.factories import make_agent, make_channel
 
@@ -57,6 +57,23 @@ def test_one_attempt_is_shown_whole(client: Program, ada: Agent) -> None:
     assert (shown["id"], shown["original_text"], shown["feedback"]) == (row.pk, "a draft", "vary it")
     assert shown["dimensions"][0]["reasoning"] == "why fluency"
     assert client.get(f"{LOGS}{row.pk + 1}/").status_code == 404
+
+
+def test_without_the_right_to_messages_drafts_and_what_quotes_them_are_left_out(ada: Agent) -> None:
+    quotes = {"reasoning": "a secret", "recommendations": "a secret", "parts": [{"reasoning": "a secret"}]}
+    row = make_log(ada, {"fluency": 2.0}, text="A SECRET", feedback="a secret", outcome="corrected", result=quotes)
+    user = staff("correction.view_correctionlog", "correction.change_gatedimensionresult")
+    visitor, caller = signed_in(user), program(user)
+
+    shown = caller.get(f"{LOGS}{row.pk}/")
+    marked = mark(caller, row, "fluency", {"mark": "right"})
+
+    assert shown.json()["dimensions"][0]["score"] == 2.0
+    for text in (shown.content, marked.content):
+        assert "secret" not in text.decode().lower()
+    for url in (list_of(CorrectionLog), page_of(row)):
+        assert "secret" not in read(visitor, url).lower()
+    assert page_of(row) in read(visitor, list_of(CorrectionLog, "?q=Nothing")), "no text is guessed by searching"
 
 
 # -- marks

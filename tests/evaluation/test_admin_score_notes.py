@@ -9,6 +9,7 @@ from django.test import Client
 
 from agents.models import Message
 from evaluation.models import EvaluationRun, EvaluationScore
+from tests.api_client import program
 from tests.console import HOSTILE, list_of, page_of, plain, queries, read, signed_in, staff
 from tests.evaluation.judged import cells, make_run, make_score
 from tests.factories import make_agent, make_channel, say
@@ -56,12 +57,19 @@ def test_without_the_right_to_messages_neither_text_nor_quotes_show() -> None:
     EvaluationScore.objects.update(reasoning="It said: a secret.", flaws=["a secret"])
     Message.objects.filter(pk=message.pk).update(text="A SECRET")
     score = EvaluationScore.objects.get()
-    scores = signed_in(staff("evaluation.view_evaluationscore", "agents.view_channel"))
+    EvaluationScore.objects.update(context_snippet="A SECRET", justification="a secret", recommendations="a secret")
+    user = staff("evaluation.view_evaluationrun", "evaluation.view_evaluationscore", "agents.view_channel")
+    scores = signed_in(user)
 
     for url in (list_of(EvaluationScore), page_of(score)):
         html = read(scores, url)
         assert "secret" not in html.lower()
         assert f"message {message.position}" in html
+    assert "secret" not in read(scores, page_of(score.evaluation_run)).lower()
+    for route in ("", "scores/", "scores/?blind=true"):
+        answer = program(user).get(f"/api/evaluations/{score.evaluation_run_id}/{route}")
+        assert answer.status_code == 200
+        assert "secret" not in answer.content.decode().lower()
     assert scores.get(page_of(message.channel, "transcript")).status_code == 403
 
 

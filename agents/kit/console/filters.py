@@ -162,9 +162,13 @@ def midnight(day: date) -> datetime:
 
 def number_in(query: Mapping[str, str], name: str) -> int | None:
     """Return a parameter that is a whole number; None where it is missing, or no such number that a database can compare."""
-    value = query.get(name, "")
-    is_number = value.isascii() and value.isdecimal() and len(value) < 19
-    return int(value) if is_number else None
+    return whole_number(query.get(name, ""))
+
+
+def whole_number(text: str) -> int | None:
+    """Return the number that a part of an address is; None where it is none that a database can compare."""
+    is_number = text.isascii() and text.isdecimal() and len(text) < 19
+    return int(text) if is_number else None
 
 
 class TagFilter(TextFilter):

@@ -25,6 +25,7 @@ from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
 from agents.kit.console.filters import day_of
+from agents.kit.console.paging import NOT_COMPARABLE
 from agents.kit.console.site import ReadOnlyAdmin, console_page, has_nul_character
 from agents.kit.registry import PORTION, Export, tables
 from agents.kit.text.tables import csv_lines, json_lines
@@ -93,14 +94,14 @@ class LogAdmin(ReadOnlyAdmin[M]):
         """
         filters = self.get_preserved_filters(request)
         rows = self.get_queryset(request)
-        if filters:  # without any, the list need not be made, which reads the choices of its filters
-            try:
+        try:
+            if filters:  # without any, the list need not be made, which reads the choices of its filters
                 rows = self.get_changelist_instance(_ListRequest(request)).queryset
-            except (IncorrectLookupParameters, ValueError):
-                return {}
-        keys = rows.values_list("pk", flat=True)
-        newer = keys.filter(pk__gt=row.pk).order_by("pk").first()
-        older = keys.filter(pk__lt=row.pk).order_by("-pk").first()
+            keys = rows.values_list("pk", flat=True)
+            newer = keys.filter(pk__gt=row.pk).order_by("pk").first()
+            older = keys.filter(pk__lt=row.pk).order_by("-pk").first()
+        except (IncorrectLookupParameters, ValueError, *NOT_COMPARABLE):
+            return {}
         urls = {}
         for name, key in (("previous", newer), ("next", older)):
             if key is not None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.views.main import ChangeList
 from django.core.paginator import Paginator
+from django.db import DataError
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
@@ -26,6 +28,7 @@ MOST_COUNTED = 10_000  # rows of a list; beyond these one searches or filters
 # Last columns that mostly say the same in all rows; then they are said once, above the list.
 COLUMNS_SAID_ONCE = ("judge", "judge_mark", "model_name")
 MOST_KEPT_KEYS = 5_000  # by which a page is read; more of them cost as much as another search
+NOT_COMPARABLE = (OverflowError, DataError)  # how SQLite and PostgreSQL refuse a number or a time beyond their columns
 # Pages of a log without counting its rows: on a large table the count costs more than the page. The theme's templates know
 # the paginator by its class name, so it is not subclassed.
 LogPaginator: type[Paginator[Any]] = InfinitePaginator
@@ -75,12 +78,18 @@ class PagedList(ChangeList):
         """Set what the list's template shows: the rows of the page, filled in, the note above them, saved views, and ways to start.
 
         The note is the column that says the same in all rows, else the first that an extension's `fill` returned; None without one.
+
+        Raises:
+            IncorrectLookupParameters: The address compares with a number or a time that no database can hold.
         """
-        super().get_results(request)
+        try:
+            super().get_results(request)
+            rows = self._rows_of_page()
+        except NOT_COMPARABLE:
+            raise IncorrectLookupParameters from None
         is_narrowed = self.query or self.get_filters_params()
         if not is_narrowed:
             self.full_result_count = self.result_count  # else the theme offers to show all, where all are shown
-        rows = self._rows_of_page()
         self.model_admin.fill_in(rows)  # type: ignore[attr-defined]
         notes = [
             extension.fill(rows) for extension in extensions_for_user(self.model, request) if extension.fill is not None
@@ -93,7 +102,7 @@ class PagedList(ChangeList):
 
     def _rows_of_page(self) -> list[Any]:
         """Return the rows of this page in the order of the list."""
-        shows_everything = self.show_all or not self.multi_page
+        shows_everything = (self.show_all and self.can_show_all) or not self.multi_page
         listed: Any = self.paginator.object_list if shows_everything else self.result_list
         keys = list(listed.values_list("pk", flat=True))
         complete = self.apply_select_related(self.root_queryset).filter(pk__in=keys).order_by()

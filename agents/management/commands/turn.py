@@ -10,7 +10,7 @@ from typing import Any
 import sentry_sdk
 from django.core.management.base import CommandError
 
-from agents.kit.commands import FAILED, STOPPED, BaseCommand, unanswered, unusable
+from agents.kit.commands import FAILED, STOPPED, BaseCommand, printable, unanswered, unusable
 from agents.kit.models import owner_name
 from agents.kit.running import stopping_on_sigterm
 from agents.models import Agent, Channel, Run
@@ -48,7 +48,7 @@ class Command(BaseCommand):
             self.stdout.write(json.dumps(timeline.as_json(run), ensure_ascii=False, indent=2))
         else:
             for line in timeline.lines(run):
-                self.stdout.write(line)
+                self.stdout.write(printable(line))
         if run.status != Run.Status.COMPLETED:
             raise unanswered(f"turn {run.pk} {run.get_status_display()}: {run.error}", otherwise=FAILED)
 

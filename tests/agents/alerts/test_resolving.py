@@ -5,8 +5,11 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from django.core import mail
+from pytest_django import Settings
 
 from agents.alerts.admin import reopened_text
+from agents.alerts.delivery import work_one
 from agents.alerts.models import Alert, Delivery, Receiver
 from agents.alerts.raising import acknowledge, acknowledge_build, raise_alert, reopen, reopen_together
 from agents.alerts.resolving import came_back, resolve
@@ -108,6 +111,20 @@ def test_what_came_back_reopens_and_is_sent_again_once(ada: Agent) -> None:
     assert (alert.acknowledged_at, alert.resolved_at, alert.back_in, alert.times) == (None, None, "build=43", 3)
     assert "build 43" in alert.title
     assert (Alert.objects.count(), Delivery.objects.count()) == (1, 2)
+
+
+def test_a_tag_of_several_lines_does_not_keep_an_alert_from_arriving(ada: Agent, settings: Settings) -> None:
+    settings.EMAIL_URL = "smtp://set"
+    alert = fell(ada)
+    resolve(alert, in_build="42", user=None)
+    Receiver.objects.create(name="ops", address="ops@example.com")
+
+    build = "build=43\r\nBcc: spy@example.com"
+    raise_alert(kind="drift", about="b", title="It fell", agent=ada, build=build, reopens=alert.pk)
+    work_one(owner="worker")
+
+    assert mail.outbox[0].recipients() == ["ops@example.com"]
+    assert Delivery.objects.get().status == "completed"
 
 
 def test_an_alert_that_was_acknowledged_without_a_build_does_not_reopen(ada: Agent) -> None:

@@ -12,7 +12,7 @@ from agents.kit.console import paging
 from agents.kit.console.paging import BoundedPaginator
 from agents.models import Agent, Channel, Message
 from tests.console import list_of, plain, read
-from tests.factories import make_agent, make_channel, say
+from tests.factories import make_agent, make_channel, say, talk
 
 pytestmark = pytest.mark.django_db
 
@@ -39,6 +39,20 @@ def test_pages_of_a_search_are_in_order_and_complete(root: Client) -> None:
     for number in range(120):
         assert [f"Agent {number:03}" in page for page in found].count(True) == 1
         assert f"Agent {number:03}" in found[number // 50]
+
+
+@pytest.mark.parametrize("is_log", [False, True])
+def test_an_address_that_asks_for_all_rows_gets_no_more_than_a_page_of_many(root: Client, is_log: bool) -> None:
+    agents = 201
+    make_agents(agents)
+    model: type[Agent | Message] = Agent
+    if is_log:
+        model = Message
+        talk(Agent.objects.earliest("pk"), ["Noted."] * agents)
+
+    html = read(root, list_of(model, "?all="))
+
+    assert 0 < html.count('name="_selected_action"') + html.count("Noted.") <= 100
 
 
 def test_few_matches_are_not_looked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:

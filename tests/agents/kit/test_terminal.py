@@ -6,7 +6,14 @@ import io
 
 import pytest
 
-from agents.kit.commands import console_for_bars, console_on, empty_tables, print_table
+from agents.kit.commands import BaseCommand, console_for_bars, console_on, empty_tables, print_table, unusable
+
+
+class Refusing(BaseCommand):
+    """A command that refuses a file by a name in it."""
+
+    def handle(self, *args: object, **options: object) -> None:
+        raise unusable(f"there is no agent {CONTROLS}")
 
 
 class Terminal(io.StringIO):
@@ -57,6 +64,22 @@ def test_an_id_stays_in_one_piece_while_other_columns_can_give_way(monkeypatch: 
 
     row = next(line for line in out.getvalue().splitlines() if slug in line)
     assert "4.2" in row, "it is a table"
+
+
+CONTROLS = "\x1b[2J\x9b\u202e"
+
+
+def test_control_characters_of_others_take_no_effect_in_tables_and_errors(capsys: pytest.CaptureFixture[str]) -> None:
+    table = io.StringIO()
+
+    print_table(console_on(table), ["Build"], [[CONTROLS]], title=CONTROLS)
+    with pytest.raises(SystemExit):
+        Refusing().run_from_argv(["manage.py", "refusing", "--skip-checks"])
+
+    errors = capsys.readouterr().err
+    assert "<U+202E>" in table.getvalue()
+    assert "<U+202E>" in errors
+    assert not {"\x1b", "\x9b", "\u202e"} & set(table.getvalue() + errors)
 
 
 def test_styles_are_for_terminals_and_square_brackets_can_be_text() -> None:

@@ -72,6 +72,13 @@ def test_as_json_it_is_one_object(ada: Agent, office: Channel, llm_server: LLMSe
     assert (result["usage"]["cost_usd"], result["usage"]["unpriced_calls"]) == ("0", 2)
 
 
+def test_a_name_turns_no_line_of_the_timeline_around(ada: Agent, office: Channel, llm_server: LLMServer) -> None:
+    Agent.objects.filter(pk=ada.pk).update(display_name="Ada\u202e")
+    plays(llm_server, "done")
+
+    assert "Ada<U+202E>" in turn()
+
+
 def test_a_turn_that_fails_ends_with_1_and_its_reason(ada: Agent, office: Channel, llm_server: LLMServer) -> None:
     llm_server.always(status=400, message="no such model")
     out = io.StringIO()

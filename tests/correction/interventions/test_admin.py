@@ -12,6 +12,7 @@ from django.urls import reverse
 
 from agents.models import Run
 from correction.interventions.models import Intervention, InterventionLog
+from tests.api_client import program
 from tests.console import HOSTILE, figures, list_of, page_of, plain, read, row_about, signed_in, staff, tab_of
 from tests.evaluation.judged import cells
 from tests.factories import make_agent, make_channel
@@ -146,6 +147,20 @@ def test_a_turn_names_the_interventions_that_were_looked_at(root: Client) -> Non
     assert "<script>alert" not in html
     half = signed_in(staff("agents.view_run", "correction.view_correctionlog"))
     assert "they do not agree" not in read(half, page_of(run))
+
+
+def test_without_the_right_to_messages_reasons_are_left_out() -> None:
+    run = Run.objects.create(agent=make_agent(), channel=make_channel())
+    quotes = [{"kind": "functional", "text": "says a secret", "held": True, "reasoning": "a secret"}]
+    log = InterventionLog.objects.create(name="variety", run=run, fired=False, why="a secret", preconditions=quotes)
+    user = staff("agents.view_run", "interventions.view_interventionlog", "interventions.view_intervention")
+    visitor = signed_in(user)
+
+    for url in (list_of(InterventionLog), list_of(Intervention), page_of(log), page_of(run)):
+        assert "secret" not in read(visitor, url)
+    for route in ("", f"{log.pk}/"):
+        answer = program(user).get(f"/api/evaluations/intervention-logs/{route}")
+        assert (answer.status_code, "secret" in answer.content.decode()) == (200, False)
 
 
 def test_the_agents_page_lists_its_last_nudges_for_those_permitted(root: Client) -> None:

@@ -134,14 +134,15 @@ def test_what_is_wrong_is_said_with_file_and_line(folder: Path, text: str, probl
 
 
 def test_the_problems_of_all_files_are_found_at_start_up(folder: Path, settings: Settings) -> None:
-    write(folder, "ada.yaml", "nudges: {mood: Think.}")
+    write(folder, "ada.yaml", 'nudges: {mood: Think.}\n"\\e[2J": 1')
     write(folder, "bob.yaml", "nudges: [")
     settings.NUDGE_DIRS = [folder, folder / "missing"]
 
     actual = [error for error in run_checks() if error.id == "correction.E001"]
 
-    assert len(actual) == 3
-    assert "there is no such folder" in str(actual[2])
+    assert len(actual) == 4
+    assert "there is no such folder" in str(actual[3])
+    assert not any("\x1b" in str(error) for error in actual), "a terminal obeys what a file says"
 
 
 def test_a_slug_that_is_a_path_opens_no_file(office: Channel) -> None:

@@ -176,13 +176,14 @@ def test_what_needs_a_model_follows_its_answer(tmp_path: Path, llm_server: LLMSe
 
 @pytest.mark.django_db
 def test_hostile_texts_are_data_in_csv_and_terminal(tmp_path: Path) -> None:
-    run_file(tmp_path, "run", f"=HYPERLINK(0) [bold]{HELPER}[/] \x1b[31m", passed=False)
+    run_file(tmp_path, "run", f"=HYPERLINK(0) [bold]{HELPER}[/] \x1b[31m;=1+1", passed=False)
     out, table = io.StringIO(), tmp_path / "throw.csv"
 
     call_command("simulated_users", str(tmp_path / "run.json"), csv=table, stdout=out, stderr=io.StringIO())
 
     rows = list(csv.DictReader(table.open(encoding="utf-8")))
     assert [(row["run"], row["passed"], row["text"][:2]) for row in rows] == [("run", "no", "'=")]
+    assert ";'=1+1" in rows[0]["text"]
     assert "[bold]" in out.getvalue()
     assert "\x1b" not in out.getvalue()
 

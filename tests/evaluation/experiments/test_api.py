@@ -16,6 +16,7 @@ from evaluation.experiments.play import play
 from evaluation.experiments.report import report
 from tests.api_client import Program, program, refused
 from tests.console import superuser
+from tests.factories import make_agent, make_channel, talk
 
 pytestmark = pytest.mark.django_db
 
@@ -129,6 +130,22 @@ def test_the_report_is_exported_as_a_page_and_as_rows(client: Program) -> None:
     measures = [row["measure"] for row in csv.DictReader(io.StringIO(rows.content.decode()))]
     assert measures[:2] == ["fluency", "convergence"]
     refused(client.get(f"{URL}{experiment.pk}/export/?as=pdf"))
+
+
+def test_labels_of_arms_are_no_formulas_in_rows_and_no_markup_on_the_page(client: Program) -> None:
+    ada, office = make_agent("ada"), make_channel("office")
+    talk(ada, ["Good day.", "The files are in order."], channel=office)
+    labels = {"plain": "@all | [free](//evil.test)", "gated": "=HYPERLINK(0)"}
+    arms = [arm | {"label": labels[arm["name"]]} for arm in SCENARIO["arms"]]
+    forked = {"cast": ["ada"], "environments": 1, "agents": 1, "start_from": "office@2", "lab": {}, "repeats": 2}
+    experiment = finished(client, **{"population": None, "dimensions": [{"id": "adherence"}], "arms": arms} | forked)
+
+    page = client.get(f"{URL}{experiment.pk}/export/").content.decode()
+    rows = client.get(f"{URL}{experiment.pk}/export/?as=csv").content.decode()
+
+    assert [row["arm"] for row in csv.DictReader(io.StringIO(rows))] == ["'=HYPERLINK(0)"]
+    assert not any(mark in page for mark in ("@all", "[free]", "=HYPER"))
+    assert "free" in page
 
 
 def test_starting_is_throttled_and_reading_is_not(client: Program, settings: Settings) -> None:

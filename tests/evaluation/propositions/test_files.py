@@ -259,10 +259,12 @@ def test_a_teams_folder_adds_and_overrides(propositions: PropositionFolder, sett
 # -- the doors: system check and command
 def test_the_system_check_names_each_broken_file_and_what_to_do(propositions: PropositionFolder) -> None:
     assert list(proposition_files_are_valid(None)) == []
-    propositions.write("adherence/a.yaml", "x: 1\n")
+    propositions.write("adherence/a.yaml", '"x\\e[2J": 1\n')
     propositions.write("adherence/b.yaml", "x: [\n")
 
     result = proposition_files_are_valid(None)
+
+    assert not any("\x1b" in str(error) for error in result), "a terminal obeys what a file says"
 
     assert {error.id for error in result} == {"evaluation.W001"}
     assert not any(error.is_serious() for error in result)  # nothing stops for them
