@@ -31,11 +31,11 @@ GRACE = 0.1  # seconds past the deadline, enough for the loop to cancel what han
 LOOKAHEAD = 2  # requests handed over per call that may be in flight: enough that no slot waits for the calling thread
 
 
-def warm_up(role: Role, *, model: str = "", retries: int = 0) -> None:
+def warm_up(role: Role, *, model: str = "") -> None:
     """Import the SDK and make the client of a role, once per process, before any deadline runs: it takes 1.5 to 3 s."""
     route = route_of(role, model)
     if route.is_distant:
-        background().clients.get(route, retries=retries)
+        background().clients.get(route, retries=0)
 
 
 def warm_up_all() -> None:
