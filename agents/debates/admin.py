@@ -138,7 +138,7 @@ class DebateAdmin(LogAdmin[Debate]):
             f"{PAGES}page.html",
             f"Debate {debate.pk}",
             debate=debate,
-            shown=debate_report,
+            report=debate_report,
             reads=request.user.has_perm(READING),
             rules=self.rules(debate),
             is_open=debate.status in Debate.OPEN,
@@ -195,7 +195,7 @@ class DebateAdmin(LogAdmin[Debate]):
             debate=debate,
             url=self.url("change", debate),
             rules=self.rules(debate),
-            shown=debate_report,
+            report=debate_report,
             exit_line=exit_line(debate_report),
             actor_line=actor_line(debate_report),
             talking=list(talking_lines(debate_report.decision.what_talking_changed)),
@@ -266,7 +266,7 @@ class _Side:
     debate: Debate
     url: str
     rules: str | SafeString
-    shown: DebateReport
+    report: DebateReport
     exit_line: str
     actor_line: str
     talking: list[str]

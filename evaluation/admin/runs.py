@@ -217,7 +217,7 @@ def _dimension(run: EvaluationRun, summary: DimensionSummary) -> dict[str, Any]:
     A dimension that was judged in the runs of an agent's channels has these instead of propositions, and no worst judgement.
     """
     context: dict[str, Any] = {
-        "of": summary,
+        "summary": summary,
         "score": number(summary.score, summary.count, share=summary.share, why=summary.reason or summary.not_evaluable),
         "counts": counts(summary),
         "ideas": idea_rows(run) if summary.dimension in COUNTED else [],

@@ -295,7 +295,7 @@ def review_page(request: HttpRequest) -> HttpResponse:
         "done": _last_decision(request, kinds),
         "kinds": list(kinds.values()),
         "all_url": review_url(),
-        "of": _count_text(chosen.values()),
+        "total": _count_text(chosen.values()),
     }
     if items:
         context |= _open_item(request, items, _open_index(request, items), filters)

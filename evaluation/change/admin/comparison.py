@@ -343,7 +343,7 @@ def _comparison_context(request: HttpRequest, form: CompareForm, pair: ComparedP
     return {
         **_sentence_context(comparison, form.chosen_agent),
         "comparison": comparison,
-        "shown": findings,
+        "findings": findings,
         "more_one_sided": [finding.name for finding in one_sided_findings[MOST_PAIRS:]],
         "missing_data": [(dimension_badge(name), line) for name, line in comparison.missing.items()],
         "judge": judged_by(JudgeAndProcedure(judge=comparison.judge, procedure=comparison.procedure)),

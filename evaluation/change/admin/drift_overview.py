@@ -377,7 +377,7 @@ def change_panel(request: HttpRequest, agent: Agent) -> SafeString:
     judge_passports = passports_of_drifts(judged, [drift])
     rows = [_proposition_row(drift, change) for change in drift.propositions[:MOST_PROPOSITIONS]]
     context = {
-        "shown": drift_cards(request, [drift])[0],
+        "card": drift_cards(request, [drift])[0],
         "chart": _fall_chart(request, drift),
         "judge": judged_by(judged) if judged else "",
         "not_usable": not_usable(judge_passports),

@@ -489,7 +489,7 @@ class PropositionAdmin(ModelAdmin[models.Proposition]):
         # The lowest scores first, for they show what the judge objects to; messages without a score last.
         lowest = sorted(trial.messages, key=lambda tried: (tried.score is None, tried.score or 0.0))
         cost = display.money(spent.cost_usd if has_price else None, unpriced=spent.unpriced)
-        return {"of": trial, "lowest": lowest, "cost": cost}
+        return {"result": trial, "lowest": lowest, "cost": cost}
 
     def _allow(self, request: HttpRequest, *, change: bool = False) -> None:
         """Refuse users who may not view, or change, propositions."""
