@@ -71,11 +71,11 @@ class OlderMessages:
 
 def window(transcript: Sequence[Message]) -> list[Message]:
     """Return the messages that the agent is shown in full: the last ones; of a longer thread its first one takes the oldest one's place."""
-    shown = list(transcript[-settings.SWARM_WINDOW :])
-    is_longer = len(shown) < len(transcript)
-    if is_longer and shown[-1].parent_id == transcript[0].pk:
-        shown[0] = transcript[0]
-    return shown
+    messages = list(transcript[-settings.SWARM_WINDOW :])
+    is_longer = len(messages) < len(transcript)
+    if is_longer and messages[-1].parent_id == transcript[0].pk:
+        messages[0] = transcript[0]
+    return messages
 
 
 def remember(turn: Turn, state: DialogState, preferences: Mapping[str, str], *, message: Message | None) -> None:

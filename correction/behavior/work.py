@@ -228,6 +228,6 @@ def _store_answer(request: BehaviorRequest, owner: str, **fields: Any) -> None:
     Raises:
         LeaseLost: Another worker has it, or it was cancelled.
     """
-    mine = BehaviorRequest.objects.filter(pk=request.pk, status=Status.RUNNING, lease_owner=owner)
-    if not retry_on_outage(lambda: mine.update(**fields)):
+    leased_row = BehaviorRequest.objects.filter(pk=request.pk, status=Status.RUNNING, lease_owner=owner)
+    if not retry_on_outage(lambda: leased_row.update(**fields)):
         raise LeaseLost("another worker has it, or it was cancelled")

@@ -404,8 +404,8 @@ def _store_answers(check: SentinelCheck, answered: Answered, owner: str) -> None
         check.identity = _identity(sentinel, verdict.served_model).model_dump()
     if not check.extend_lease(owner=owner, lease=lease()):
         raise LeaseLost(f"another worker has {check}")
-    mine = SentinelCheck.objects.filter(pk=check.pk, lease_owner=owner)
-    mine.update(answers=check.answers, identity=check.identity)
+    leased_row = SentinelCheck.objects.filter(pk=check.pk, lease_owner=owner)
+    leased_row.update(answers=check.answers, identity=check.identity)
 
 
 def _identity(sentinel: JudgeSentinel, served_model: str) -> JudgeIdentity:

@@ -79,7 +79,7 @@ class _SameWindow(Generic[T]):
     repeat: int
     end: int
     prefix: tuple[object, ...]
-    place: int = 0  # among the windows that begin with the same events, in the order in which they are asked
+    order: int = 0  # among the windows that begin with the same events, in the order in which they are asked
 
 
 def group_items(entries: Iterable[OpenItem[T]], per_call: int) -> Iterator[ItemGroup[T]]:
@@ -95,10 +95,10 @@ def group_items(entries: Iterable[OpenItem[T]], per_call: int) -> Iterator[ItemG
     windows: list[_SameWindow[T]] = []
     for alike in by_prefix.values():
         alike.sort(key=lambda window: (window.repeat, -window.end))
-        for place, window in enumerate(alike):
-            window.place = place
+        for order, window in enumerate(alike):
+            window.order = order
             windows.append(window)
-    windows.sort(key=lambda window: (window.repeat, window.place))
+    windows.sort(key=lambda window: (window.repeat, window.order))
     for window in windows:
         is_pair = window.items[0].earlier is not None  # the prompt has no window then, only what other calls show, too
         shown_once = len(by_prefix[window.prefix]) == 1 and not is_pair and len(window.items) <= per_call

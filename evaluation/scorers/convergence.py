@@ -105,18 +105,18 @@ def _measure(lines: Lines) -> VoiceMeasures:
 
 def _by_name(vocabulary: Mapping[int, VocabularyStatistics], names: Mapping[int, str]) -> dict[str, Any]:
     """Dump the agents' figures by their names, in alphabetical order."""
-    named = [(names[agent_id], statistics) for agent_id, statistics in vocabulary.items()]
-    named.sort(key=lambda pair: pair[0])
-    return {name: asdict(statistics) for name, statistics in named}
+    figures = [(names[agent_id], statistics) for agent_id, statistics in vocabulary.items()]
+    figures.sort(key=lambda pair: pair[0])
+    return {name: asdict(statistics) for name, statistics in figures}
 
 
 def _named_pairs(pairs: Sequence[PairSimilarity], names: Mapping[int, str]) -> list[PairSimilarity]:
     """Return the pairs with names instead of ids, in the order of `pairwise_similarity`."""
-    named: list[PairSimilarity] = []
+    with_names: list[PairSimilarity] = []
     for pair in pairs:
         first, second = sorted((names[int(pair.first)], names[int(pair.second)]))
-        named.append(PairSimilarity(first, second, pair.similarity))
-    return sorted(named, key=lambda pair: (-pair.similarity, pair.first, pair.second))
+        with_names.append(PairSimilarity(first, second, pair.similarity))
+    return sorted(with_names, key=lambda pair: (-pair.similarity, pair.first, pair.second))
 
 
 def _agents_lines(subject: ChannelSubject, proposition: Proposition) -> Lines:

@@ -400,9 +400,9 @@ def _forget_deleted_agents_and_turns(rows: Sequence[LLMBatchRequest]) -> None:
     """Empty `agent_id` or `run_id` in labels whose agent or turn was deleted while the batch was out: the ledger refuses unknown ones."""
     for key in (LLMCall.agent.field, LLMCall.run.field):
         name = key.attname
-        named = {row.label.get(name) for row in rows} - {None}
-        rows_named = key.remote_field.model._default_manager.filter(pk__in=named)
-        existing = set(rows_named.values_list("pk", flat=True)) if named else set()
+        mentioned = {row.label.get(name) for row in rows} - {None}
+        rows_mentioned = key.remote_field.model._default_manager.filter(pk__in=mentioned)
+        existing = set(rows_mentioned.values_list("pk", flat=True)) if mentioned else set()
         for row in rows:
             if row.label.get(name) not in existing:
                 row.label = {**row.label, name: None}

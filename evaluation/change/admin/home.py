@@ -61,8 +61,8 @@ def no_baseline(request: HttpRequest, answers: Answers) -> SafeString | None:
     if not answers["agents without baseline"]:
         return None
     agents = list(_without_baseline().order_by("display_name").only("display_name")[: MOST_NAMED + 1])
-    named = [display.isolated(agent.display_name) for agent in agents[:MOST_NAMED]]
-    names = format_html_join(", ", "{}", ((name,) for name in named))
+    listed = [display.isolated(agent.display_name) for agent in agents[:MOST_NAMED]]
+    names = format_html_join(", ", "{}", ((name,) for name in listed))
     if len(agents) > MOST_NAMED:
         names = format_html("{} and others", names)
     text = format_html(
