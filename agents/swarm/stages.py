@@ -89,7 +89,8 @@ class Calibration:
     """Reads the message, asks back where it must, and tells the agent how to answer and what was said before (specification 003)."""
 
     name = "calibration"
-    needs, lacking = "has_swarm", NO_SWARM
+    needs = "has_swarm"
+    lacking = NO_SWARM
 
     def prepare(self, turn: Turn) -> Draft | None:
         """Return a question that is sent in place of an answer; None where the agent answers, then with guidance and memory in its prompt.
@@ -121,7 +122,8 @@ class Polish:
     """Has the swarm polish a draft, before the gate judges it (specification 003)."""
 
     name = "polish"
-    needs, lacking = "has_swarm", NO_SWARM
+    needs = "has_swarm"
+    lacking = NO_SWARM
 
     def review(self, turn: Turn, draft: Draft) -> Accept:
         """Return the polished draft; the draft itself where polishing is off, failed or was refused, and where it is not tried.

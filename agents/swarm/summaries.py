@@ -487,7 +487,8 @@ def _request(row: DialogSummary, material: SummaryMaterial) -> LLMRequest:
 
     The sentences are numbered from 1; those that have to stand in the summary are named by their numbers, too.
     """
-    choice, agent = material.choice, row.agent.display_name
+    choice = material.choice
+    agent = row.agent.display_name
     nonce = new_nonce()
     must_keys = {quote.key for quote in material.must}
     must_numbers = [number for number, quote in enumerate(choice, 1) if quote.key in must_keys]

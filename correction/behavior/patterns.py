@@ -465,7 +465,8 @@ class _Sentence:
         Args:
             before, after: The words before and after the topic.
         """
-        language, name = self.language, self.language.name
+        language = self.language
+        name = self.language.name
         turning_before = language["turning"].search(before)
         turning_after = language["turning"].search(after)
         if turning_before and turning_after and name in ("de", "nl"):
@@ -619,7 +620,8 @@ class _Sentence:
         In languages with the verb at the end ("Emojis weglassen") those after the topic count alone where none stands before it. "Little
         of it" after the topic is a lessening in each language.
         """
-        language, name = self.language, self.language.name
+        language = self.language
+        name = self.language.name
         is_little_after = has_pattern("little of it, after the topic", after)
         words_after = self.count_turning_words(after)
         if name in VERB_LAST_LANGUAGES and not language.has(before, "turning"):

@@ -93,7 +93,8 @@ class BatchAsking:
 
         The context learns the outcome: `waits` for a batch, `refused` with the reason, or the budget's reason.
         """
-        context, run = self._context, self._context.run
+        context = self._context
+        run = context.run
         if not self._outgoing.questions or context.refused:
             return
         planned = planned_cost(self._outgoing.route.model, [request for request, *_ in self._outgoing.questions])

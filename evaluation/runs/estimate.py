@@ -110,7 +110,8 @@ def _estimate(plan: Plan, length: AnswerLength, window_ends: dict[tuple[object, 
         length: How long the judge's answers are taken to be.
         window_ends: Where windows end that were read before; what is read now is added.
     """
-    spec, run = plan.spec, new_run(plan)
+    spec = plan.spec
+    run = new_run(plan)
     subject = subject_of(run)
     if isinstance(subject, Subject):
         subject.read = window_ends

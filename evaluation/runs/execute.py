@@ -230,11 +230,14 @@ class _Execution:
         interrupted = not isinstance(error, Exception)
         if is_outage(error) or (hand_back and (self.crashed or interrupted)):
             # No fault of these runs: a worker resumes them at once from what is stored.
-            status, reason = Status.PENDING, ""
+            status = Status.PENDING
+            reason = ""
         elif interrupted:
-            status, reason = Status.ERRORED, "interrupted; run the same command again to resume"
+            status = Status.ERRORED
+            reason = "interrupted; run the same command again to resume"
         else:
-            status, reason = Status.ERRORED, _error_text(error)
+            status = Status.ERRORED
+            reason = _error_text(error)
         for run in self.leased:
             run.finish(owner=self.owner, status=status, error=reason)  # does nothing to one that ended already
 

@@ -119,7 +119,9 @@ def _same_windows(entries: Iterable[OpenItem[T]]) -> list[_SameWindow[T]]:
         if key in gathered:
             gathered[key].items.append(entry)
             continue
-        channel, end, first_end = None, 0, None
+        channel = None
+        end = 0
+        first_end = None
         if message:
             channel = message.channel_id
         if message and entry.earlier is None:
@@ -512,7 +514,8 @@ def _store_figures(context: EvaluationContext, dimension: str) -> None:
     Nothing is stored where it measures nothing, has no propositions or cannot be evaluated, for half a swap test, and when another
     worker has the run.
     """
-    run, scorer = context.run, SCORERS[dimension]
+    run = context.run
+    scorer = SCORERS[dimension]
     propositions = [proposition for key, proposition in context.propositions.items() if key[0] == dimension]
     if not isinstance(scorer, HasFigures) or not propositions or run.swap_test or not context.renew():
         return
@@ -529,7 +532,9 @@ def _questions_to_ask(context: EvaluationContext, dimension: str) -> Iterator[Qu
 
     It ends early when another worker has the run. While nothing more may be asked, what needs no judge is stored all the same.
     """
-    scorer, run, subject = SCORERS[dimension], context.run, context.subject
+    scorer = SCORERS[dimension]
+    run = context.run
+    subject = context.subject
     hindrance = scorer.not_evaluable(subject)  # why everything is unscored; empty when it can be judged
     for rows, messages in _pending_rows(run, dimension):
         if not context.renew():

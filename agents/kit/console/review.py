@@ -170,7 +170,8 @@ def _number_waiting(kind: ReviewKind, request: HttpRequest, answers: Answers) ->
         counted: int = answers[f"review {kind.name}"]
         if kind.counts_exactly or counted == 0:
             return counted
-    any_agent, all_keys = "", None
+    any_agent = ""
+    all_keys = None
     return len(list(kind.waiting(request, any_agent, all_keys)))
 
 

@@ -320,7 +320,8 @@ def _at_hand(request: LLMRequest, route: Route) -> Exchange:
     """Return the answer of a provider that needs no network, or the refusal of a request that cannot be sent."""
     if route.problem or not isinstance(route.provider, LocalProvider):
         return Exchange(_without_answer(route, Status.REJECTED, route.problem), time.time())
-    started_at, start = time.time(), time.perf_counter()
+    started_at = time.time()
+    start = time.perf_counter()
     digest = request_digest(request)
     provided = route.provider.answer(request, route.model, digest)
     reply = Reply(
@@ -441,7 +442,8 @@ _clock: Callable[[], float] = time.monotonic
 def forget(clock: Callable[[], float] = time.monotonic) -> None:
     """Close the breakers of all endpoints. `clock` gives seconds that never go back."""
     global _clock, _breakers
-    _clock, _breakers = clock, {}
+    _clock = clock
+    _breakers = {}
 
 
 os.register_at_fork(after_in_child=forget)  # another thread of the parent may hold a lock

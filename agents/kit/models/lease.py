@@ -252,7 +252,8 @@ class Leasable(models.Model):
             constraint does not let this row run now (an agent has one turn at a time), or when it cost too many workers and ended.
         """
         now = timezone.now()
-        running, free = Q(status=self.Status.RUNNING), self.leasable() | Q(status__in=resumable)
+        running = Q(status=self.Status.RUNNING)
+        free = self.leasable() | Q(status__in=resumable)
         if self.status == self.Status.RUNNING:
             if self.lease_owner and owner_is_dead(self.lease_owner):
                 free |= running & Q(lease_owner=self.lease_owner)

@@ -272,7 +272,8 @@ def call_health(*, role: Role, since: datetime, end: datetime | None = None) -> 
 
     The last failure is looked for among the rows of the ledger, whatever `end` is; it is None where it was pruned.
     """
-    of_role, by_status = Q(role=role), {"status": F("status")}
+    of_role = Q(role=role)
+    by_status = {"status": F("status")}
     calls: Counter[str] = Counter()
     milliseconds = 0
     for row in read(

@@ -87,7 +87,8 @@ def prune(
         keys = _fitting(rule, list(ahead.order_by("pk").values_list("pk", flat=True)[:batch]), batch)
         if not keys:
             return
-        first, after = keys[0] if first is None else first, keys[-1]
+        first = keys[0] if first is None else first
+        after = keys[-1]
         began = time.monotonic()
         with transaction.atomic():
             keys = _still_old(rows, keys)

@@ -139,8 +139,10 @@ def submit_batch(
     Raises:
         BatchRefused: The server said no; the batch is stored as failed, its questions may be asked again.
     """
-    questions, token = outgoing.questions, secrets.token_hex(8)
-    outgoing.questions, outgoing.bytes = [], 0
+    questions = outgoing.questions
+    token = secrets.token_hex(8)
+    outgoing.questions = []
+    outgoing.bytes = 0
     # The custom ids, by which the answers, and the batches, are distinguished.
     names = [f"pl-{token}-{number}" for number in range(1, len(questions) + 1)]
     if not allowed():

@@ -48,7 +48,8 @@ def work_queues(names: Iterable[str] = ()) -> Mapping[str, WorkQueue]:
     Raises:
         ValueError: A name is unknown; the message names those that exist.
     """
-    chosen, paths = set(names), declared_queues()
+    chosen = set(names)
+    paths = declared_queues()
     if unknown := chosen - paths.keys() - set(GROUPS):
         allowed = ", ".join((*GROUPS, *paths))
         raise ValueError(f"queue {', '.join(sorted(unknown))!r} is unknown; allowed: {allowed}")

@@ -170,7 +170,9 @@ Exit code: 0 the debate ended or waits for its next round, 1 it failed, 130 inte
     def _show(self, results: DebateReport) -> None:
         """Print the results of a debate: rounds, what talking changed, agreement, groupthink, cost, how it ended, and how to go on."""
         console = console_on(self.stdout)
-        meta, evidence, consensus = results.metadata, results.evidence, results.decision.consensus
+        meta = results.metadata
+        evidence = results.evidence
+        consensus = results.decision.consensus
         console.print(f"[bold]Debate {meta.id}, {meta.mode}:[/bold] {snippet(results.decision.topic)}")
         if line := actor_line(results):
             console.print(f"[yellow]{snippet(line, 1_000)}[/yellow]")
