@@ -188,15 +188,13 @@ def _row_of(request: HttpRequest, drift: AgentDrift) -> dict[str, object]:
     for button in _row_buttons:
         if request.user.has_perm(button.permission):
             buttons.append((button.label, button.url(drift.agent)))
-    may_see_scores = request.user.has_perm("evaluation.view_evaluationrun")
-    return {
-        "agent": drift.agent,
-        "sentence": sentence_of(drift),
-        "since_at": main.since_at if main is not None else None,
-        "dimension": main.dimension if main is not None else "",
-        "sparkline": drift_sparkline(main, since=since_of(drift)) if main is not None and may_see_scores else "",
-        "buttons": buttons,
-    }
+    row = {"agent": drift.agent, "sentence": sentence_of(drift), "buttons": buttons}
+    if main is not None:
+        row["since_at"] = main.since_at
+        row["dimension"] = main.dimension
+        if request.user.has_perm("evaluation.view_evaluationrun"):
+            row["sparkline"] = drift_sparkline(main, since=since_of(drift))
+    return row
 
 
 def _other_states(overview: Overview, overview_url: str) -> list[SafeString]:
