@@ -33,7 +33,7 @@ from agents.swarm.intents import intent_of, swarms_for
 from agents.swarm.models import DialogState, Swarm, SwarmPhase, SwarmTurn, UserPreferences
 from agents.swarm.polish import Material, PolishResult, executor_of, polish
 from agents.swarm.state import add_answer, add_quoted, advance, assume, entries, forget_asked, state_of, updating
-from agents.swarm.summaries import queue_summary, said_in
+from agents.swarm.summaries import messages_of, queue_summary
 from agents.turn.pipeline import Accept, Draft, Overrides, Turn
 
 logger = logging.getLogger(__name__)
@@ -420,7 +420,7 @@ def _preferences_here(state: DialogState, message: Message, stated: dict[str, st
     """
     if not stated and not state.preferences:
         return {}
-    messages_of_people = said_in(state.channel).filter(agent=None)
+    messages_of_people = messages_of(state.channel).filter(agent=None)
     if messages_of_people.exclude(user=message.user_id, outsider=message.outsider).exists():
         return stated  # what the state keeps may be another person's
     kept: dict[str, str] = {**state.preferences, **stated}

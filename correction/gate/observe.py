@@ -262,11 +262,11 @@ def _judge(observed: ObservedMessage) -> dict[str, Any]:
         steps = observation.next_steps(may_wait=may_wait)
         if any(isinstance(step, InBatch) for step in steps):
             return {"status": Status.PENDING, "error": "", "waits_since": timezone.now(), "batch": None}
-        replies = _with_what_is_asked_at_once(observation, steps)
+        replies = _ask_what_no_batch_answers(observation, steps)
     return _log(observed, observation, replies)
 
 
-def _with_what_is_asked_at_once(
+def _ask_what_no_batch_answers(
     observation: Observation, steps: Sequence[Reply | InBatch | LLMRequest]
 ) -> list[Reply | None]:
     """Return the replies of the batch, and those to what is to be asked at once: None for each of these where the budget is used up."""

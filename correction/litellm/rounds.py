@@ -100,7 +100,7 @@ def _note_call(gateway_round: Round, speaker: Speaker, user_id: int) -> None:
     A client may give its calls ids of its own, and two calls the same: the earlier one, whether it got a reply or not, goes on under
     another id.
     """
-    _set_aside(_rows_of(gateway_round, user_id))
+    _rename_call(_rows_of(gateway_round, user_id))
     GatedReply.objects.bulk_create([_new_row(gateway_round, speaker, user_id)], ignore_conflicts=True)
 
 
@@ -118,7 +118,7 @@ def _caller(gateway_round: Round) -> str:
     return salted_hmac("caller", json.dumps(known_by), algorithm="sha256").hexdigest()
 
 
-def _set_aside(rows: QuerySet[GatedReply]) -> None:
+def _rename_call(rows: QuerySet[GatedReply]) -> None:
     """Give a call another id, so that a new one may have its id."""
     rows.update(call_id=f"earlier:{uuid4()}")
 
@@ -214,7 +214,7 @@ def _update_replies(gateway_round: Round, speaker: Speaker, user_id: int, change
             if row.rounds:
                 return None
             # It got no reply in time: what was said before is not known any more.
-            _set_aside(_rows_of(gateway_round, user_id))
+            _rename_call(_rows_of(gateway_round, user_id))
             continue
         replies = [ReplySoFar.model_validate(reply) for reply in row.replies]
         matched = match_replies(texts, replies, work_id=f"{row.pk} {row.created_at.isoformat()}")

@@ -31,7 +31,7 @@ from evaluation.budget import why_over_budget
 from evaluation.judge.asking import JudgeHealth
 from evaluation.models import CHANNEL_DIMENSIONS, COUNTED, EvaluationRun
 from evaluation.propositions.files import PropositionError, load_all
-from evaluation.runs.batches import BatchAsking, seconds_until_look
+from evaluation.runs.batches import BatchAsking, seconds_until_check
 from evaluation.runs.ending import SIMULATED_ALONE, end_all
 from evaluation.runs.failures import reopen_failed
 from evaluation.runs.ideas import distinct_ideas
@@ -362,7 +362,7 @@ def _wait_for_batches(runs: Sequence[EvaluationRun], *, progress: Progress, noti
             last_words = words
             notice(words)
         if not batches.work_one(owner=owner):  # no batch was due to be looked at
-            time.sleep(seconds_until_look(unfinished))
+            time.sleep(seconds_until_check(unfinished))
 
 
 def _captured(made: Sequence[PreparedRun], judged_here: set[int]) -> list[Captured]:

@@ -125,7 +125,7 @@ def _stream(source: Iterator[LLMRequest | None], deadline: float) -> Generator[t
                 index += 1
                 route = endpoints.route(request)
                 if not route.is_distant:
-                    yield index, _settle_all([(request, [_at_hand(request, route)])])[0]
+                    yield index, _settle_all([(request, [_answer_without_network(request, route)])])[0]
                     continue
                 # The latter are for gate calls only.
                 slots_of_endpoint = route.max_concurrency + route.gate_slots
@@ -194,7 +194,7 @@ def complete_together(requests: Iterable[LLMRequest], *, deadline: float) -> lis
             futures[index] = call.background.submit(asking.answer(call))
         for index, (request, route) in enumerate(routed):
             if index not in calls:
-                exchanges[index] = [_at_hand(request, route)]
+                exchanges[index] = [_answer_without_network(request, route)]
         _wait_for_all(futures.values(), handed_at + deadline + GRACE - time.monotonic())
         for index, future in futures.items():
             is_late = not future.done() and future.cancel()
@@ -316,7 +316,7 @@ def _unanswered_exchange(route: Route, problem: BaseException) -> Exchange:
     return Exchange(replace(reply, attempts=1), time.time())
 
 
-def _at_hand(request: LLMRequest, route: Route) -> Exchange:
+def _answer_without_network(request: LLMRequest, route: Route) -> Exchange:
     """Return the answer of a provider that needs no network, or the refusal of a request that cannot be sent."""
     if route.problem or not isinstance(route.provider, LocalProvider):
         return Exchange(_without_answer(route, Status.REJECTED, route.problem), time.time())

@@ -75,7 +75,7 @@ def _prepare(**kwargs: Any) -> None:
 
 
 @signals.worker_ready.connect
-def _look_once(**kwargs: Any) -> None:
+def _check_for_work(**kwargs: Any) -> None:
     """Look for work that waited while no worker ran."""
     for group in GROUPS:
         wake_workers(group)
