@@ -20,7 +20,7 @@ from agents.kit.text.voices import (
 )
 from agents.models import Message
 from evaluation.scorers.context import Context
-from evaluation.scorers.subjects import ChannelSubject, Item
+from evaluation.scorers.subjects import ChannelSubject, plan_on_window
 
 if TYPE_CHECKING:
     from evaluation.propositions.schema import Proposition
@@ -29,11 +29,7 @@ PAIRS_SHOWN = 40  # to the judge, most alike first
 MOST_SPEAKERS = 50  # whose pairs are stored: those who say most
 
 
-def plan(subject: ChannelSubject, propositions: Sequence[Proposition]) -> list[Item]:
-    """Plan every proposition once, on the full conversation."""
-    if not subject.messages().exists():
-        return []
-    return [Item(proposition) for proposition in propositions]
+plan = plan_on_window
 
 
 def context(
