@@ -65,6 +65,7 @@ from correction.config.settings import (
     Mechanism,
     ResolvedConfig,
     merge,
+    own_and_defaults,
     read_changes,
 )
 from correction.models import AgentEvaluationConfig
@@ -418,12 +419,7 @@ def _stored_rows(agent: Agent | None) -> StoredRows:
     condition = Q(is_defaults=True)
     if agent is not None:
         condition |= Q(agent=agent)
-    own = defaults = None
-    for row in AgentEvaluationConfig.objects.filter(condition).order_by():
-        if row.is_defaults:
-            defaults = row
-        else:
-            own = row
+    own, defaults = own_and_defaults(AgentEvaluationConfig.objects.filter(condition))
     config = merge(own=own, defaults=defaults)
     if agent is None:
         return StoredRows(edited=defaults, above=None, config=config)
