@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from decimal import Decimal
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -658,8 +657,5 @@ def _cost_of_calls(model: str, input_tokens: Sequence[int]) -> SafeString:
     """Return what calls with so many input tokens each, and replies of `REPLY_TOKENS`, would cost."""
     if not is_priced(model):
         return display.badge("free", "good", "this actor needs no network")
-    costs = [ledger.estimate_cost(model, tokens, REPLY_TOKENS) for tokens in input_tokens]
-    priced = [cost for cost in costs if cost is not None]
-    if len(priced) < len(costs):
-        return display.money(None, unpriced=len(costs))
-    return display.money(sum(priced, Decimal(0)))
+    cost = ledger.sum_if_all_priced(ledger.estimate_cost(model, tokens, REPLY_TOKENS) for tokens in input_tokens)
+    return display.money(cost, unpriced=len(input_tokens) if cost is None else 0)

@@ -133,14 +133,11 @@ def estimate_check(*, message: Message, agent: Agent, dimensions: Sequence[str])
 
 def _estimated_cost(questions: Sequence[Question], judge: str) -> Decimal | None:
     """Return the US dollars that answering the questions costs; None where the judge has no price."""
-    total = Decimal(0)
+    costs = []
     for question in questions:
         tokens_out = len(question.propositions) * answer_length(judge).tokens
-        cost = ledger.estimate_cost(judge, estimate_tokens(build_request(question)), tokens_out)
-        if cost is None:
-            return None
-        total += cost
-    return total
+        costs.append(ledger.estimate_cost(judge, estimate_tokens(build_request(question)), tokens_out))
+    return ledger.sum_if_all_priced(costs)
 
 
 def _median_seconds(judge: str) -> float | None:

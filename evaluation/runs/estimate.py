@@ -23,7 +23,7 @@ from evaluation.propositions.files import load_all
 from evaluation.propositions.schema import Proposition
 from evaluation.runs.ideas import IDEAS_COMPARED_AT_ONCE, listing_request
 from evaluation.runs.judging import OpenItem, questions, settle
-from evaluation.runs.numbers import Spending, Usd, sum_if_all_priced
+from evaluation.runs.numbers import Spending, Usd
 from evaluation.runs.planning import (
     AnswerLength,
     Plan,
@@ -134,7 +134,7 @@ def _estimate(plan: Plan, length: AnswerLength, window_ends: dict[tuple[object, 
         calls=len(calls),
         input_tokens=sum(call.input_tokens for call in calls),
         output_tokens=sum(call.output_tokens for call in calls),
-        cost_usd=sum_if_all_priced(costs),
+        cost_usd=ledger.sum_if_all_priced(costs),
         output_tokens_per_claim=length,
         counts_ideas=any(dimension in COUNTED for dimension in spec.own_dimensions),
     )
@@ -168,7 +168,7 @@ def estimate_questions(questions: Iterable[Question], *, judge: str) -> Spending
         calls=len(calls),
         input_tokens=sum(call.input_tokens for call in calls),
         output_tokens=sum(call.output_tokens for call in calls),
-        cost_usd=sum_if_all_priced(costs),
+        cost_usd=ledger.sum_if_all_priced(costs),
     )
 
 
@@ -248,7 +248,7 @@ def estimated(estimates: Sequence[Spending]) -> Spending:
         calls=sum(part.calls for part in estimates),
         input_tokens=sum(part.input_tokens for part in estimates),
         output_tokens=sum(part.output_tokens for part in estimates),
-        cost_usd=sum_if_all_priced(part.cost_usd for part in estimates),
+        cost_usd=ledger.sum_if_all_priced(part.cost_usd for part in estimates),
     )
 
 

@@ -8,7 +8,7 @@ import logging
 import os
 import threading
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
@@ -326,3 +326,13 @@ def estimate_cost(
     """Return what so many uncached tokens of **one** call would cost on `day` (None: today) in US dollars; None for an unpriced model."""
     usage = Usage(input_tokens=input_tokens, output_tokens=output_tokens)
     return prices.cost(model, usage, day=day or timezone.now().date(), batch=batch)
+
+
+def sum_if_all_priced(costs: Iterable[Decimal | None]) -> Decimal | None:
+    """Return the sum of the costs; None when one of them is unpriced."""
+    total = Decimal(0)
+    for cost in costs:
+        if cost is None:
+            return None
+        total += cost
+    return total
