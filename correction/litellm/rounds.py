@@ -288,13 +288,14 @@ def _check_text(reply: ReplySoFar, text: str, checker: Checker) -> None:
         if reply.outcome == Outcome.FORCED_THROUGH:  # no attempt is left: it is said, and what follows is checked
             reply.force(failure.end, failure.result)
             continue
-        is_unfinished = failure.end not in ends
         is_first_round = reply.rounds == 1
-        if is_unfinished and reply.passed.strip() and not is_first_round and not is_withheld_again:
-            # It may be well once it is finished. Where this was the last round, the reply ends with its last sentence that passed.
+        is_unfinished = failure.end not in ends
+        may_wait = is_unfinished and not is_first_round and not is_withheld_again
+        if may_wait and reply.passed.strip():
+            # It may pass once it is finished. Where this was the last round, the reply ends with its last sentence that passed.
             reply.withhold(failure.result, from_place=len(reply.passed))
             return
-        if is_unfinished and not is_first_round and not is_withheld_again and _fails_by_last_word(reply, checker, text):
+        if may_wait and _fails_by_last_word(reply, checker, text):
             reply.withhold(failure.result, from_place=_start_of_last_word(text))
             return
         if checker.is_sent_as_written and not is_first_round:
