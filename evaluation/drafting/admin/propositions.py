@@ -621,8 +621,9 @@ def _edit_context(
         entry: The proposition that is edited; None for a new one.
     """
     dimension, level = form.dimension_and_level()
-    context: dict[str, Any] = {"no_folder": NO_FOLDER, "may_count": agent is not None and _may_count(request)}
-    if context["may_count"]:
+    may_count = agent is not None and _may_count(request)
+    context: dict[str, Any] = {"no_folder": NO_FOLDER, "may_count": may_count}
+    if may_count:
         query = {"at": request.GET["at"]} if "at" in request.GET else {}
         context["count_url"] = page_url("count", form.owner, **query)
         context["counted"] = _counted(form, agent)
@@ -638,8 +639,10 @@ def _edit_context(
     quoted = entry.proposition.quote if entry else str(request.GET.get("source", ""))
     if quoted:
         context["quoted"] = quoted_in(quoted, _persona(agent))
-    context["may_try"] = form.is_yaml and _may_try(request) and dimension in BY_ONE_MESSAGE and level == "evaluation"
-    if context["may_try"] and entry is not None and not has_trial:
+    is_by_message = dimension in BY_ONE_MESSAGE and level == "evaluation"
+    may_try = form.is_yaml and is_by_message and _may_try(request)
+    context["may_try"] = may_try
+    if may_try and entry is not None and not has_trial:
         context["estimate"] = estimate_trial(
             proposition=entry.proposition, agent=agent, n=TRIED_MESSAGES, window=TRIED_WINDOW
         )
