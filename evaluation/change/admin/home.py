@@ -152,8 +152,6 @@ def drifted_agents(request: HttpRequest, answers: Answers) -> SafeString | None:
         "more": max(0, len(fallen) - MOST_ROWS),
         "are_examples": not answers["own agents"],
         "leaves_out_examples": has_examples_beside,
-        "judge": judged_by(judged) if judged is not None else "",
-        "not_usable": not_usable(passports_of_drifts(judged, overview.drifts)) if judged is not None else "",
         "states": _other_states(overview, url),
         "last": display.moment(answers["last measured"]) if answers["last measured"] else "",
         "most": MOST_AGENTS if len(listed) == MOST_AGENTS else 0,  # there may be more agents
@@ -161,6 +159,9 @@ def drifted_agents(request: HttpRequest, answers: Answers) -> SafeString | None:
         "agents_url": display.list_url(Agent, is_active__exact=1),
         "import_url": reverse("admin:agents_import_add") if may_import(user_of(request)) else "",
     }
+    if judged is not None:
+        context["judge"] = judged_by(judged)
+        context["not_usable"] = not_usable(passports_of_drifts(judged, overview.drifts))
     return render_to_string("admin/change/home.html", context)
 
 
