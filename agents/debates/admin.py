@@ -133,6 +133,7 @@ class DebateAdmin(LogAdmin[Debate]):
         rounds = sorted(begun | ended)
         last = debate_report.evidence.rounds[-1] if debate_report.evidence.rounds else None
         waits = debate.status == Debate.WAITING
+        beside_url = self.url("beside", debate)
         return self.page(
             request,
             f"{PAGES}page.html",
@@ -164,7 +165,7 @@ class DebateAdmin(LogAdmin[Debate]):
             urls={
                 name: self.url(name, debate) for name in ("next", "finish", "cancel", "message", "progress", "beside")
             },
-            others=[(other, self.rules(other), self._beside_url(debate, other)) for other in _of_same_topic(debate)],
+            others=[(other, self.rules(other), f"{beside_url}?other={other.pk}") for other in _of_same_topic(debate)],
             again=f"{self.url('add')}?like={debate.pk}" if self.has_add_permission(request) else "",
             export=reverse("debate-export", args=[debate.pk]),
         )
@@ -202,9 +203,6 @@ class DebateAdmin(LogAdmin[Debate]):
             rounds=rounds,
             matrix=_seats_by_rounds(debate, debate_report, rounds),
         )
-
-    def _beside_url(self, debate: Debate, other: Debate) -> str:
-        return f"{self.url('beside', debate)}?other={other.pk}"
 
     @console_action("next", PLAYING)
     def next_view(self, request: HttpRequest, row: Debate) -> str:

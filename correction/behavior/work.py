@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -127,7 +127,10 @@ def _read_request(request: BehaviorRequest, owner: str) -> dict[str, Any] | None
         if not answers:
             answers = answers_without_model(words)
             if answers:
-                _store_gate_without_model(request, owner, answers["gate"])
+                gate = answers["gate"]
+                _store_answer(
+                    request, owner, gate_result=gate, confidence=gate["confidence"], judge=JUDGED_WITHOUT_MODEL
+                )
         ending = _ask_open_tiers(request, owner, message, agent, words, answers)
         if ending is not None:
             return ending
@@ -188,11 +191,6 @@ def _ask_open_tiers(
             columns["map_digest"] = persona_digest(system_prompt=subject.persona, traits=subject.traits)
         _store_answer(request, owner, **columns)
     return None
-
-
-def _store_gate_without_model(request: BehaviorRequest, owner: str, gate: Mapping[str, Any]) -> None:
-    """Store the gate's answer that needed no model."""
-    _store_answer(request, owner, gate_result=gate, confidence=gate["confidence"], judge=JUDGED_WITHOUT_MODEL)
 
 
 def _ending_without_map(answers: Answers, warnings: list[str]) -> dict[str, Any]:
