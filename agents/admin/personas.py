@@ -79,9 +79,8 @@ OWN_SECTIONS = (
 
 
 SAVE_AGAIN = (
-    "Nothing is saved yet, and what you typed stands below. Saving again leaves what changed as it is now, except where you typed "
-    "something else or the system prompt is concerned, which becomes what stands here. A trait that was removed meanwhile: delete its "
-    "row, too."
+    "Nothing is saved yet; what you typed is kept below. Saving again leaves what changed as it is now, except where you typed something "
+    "else, and the system prompt, which becomes the one below. If a trait was removed meanwhile, delete its row, too."
 )
 
 LONGEST_SHOWN = 300  # characters of a description

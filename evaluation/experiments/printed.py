@@ -58,7 +58,7 @@ def headline(report: ExperimentReport) -> Iterator[str]:
     if not_usable:
         yield not_usable
     for why in report.void:
-        yield f"VOID: {why}. Nothing is said of its effect."
+        yield f"VOID: {why}. No claim is made about its effect."
     if report.unfinished:
         yield f"Not finished: {report.unfinished}."
     if report.heuristic and report.lab is not None:
