@@ -541,13 +541,15 @@ class AgentAdmin(ModelAdmin[Agent]):
             raise PermissionDenied
         version = get_object_or_404(PersonaVersion, agent=agent, number=number)
         try:
-            made = restore_version(version=version, seen=request.POST.get("opened", ""), user=user_of(request))
+            new_version = restore_version(version=version, seen=request.POST.get("opened", ""), user=user_of(request))
         except PersonaMovedOn as problem:
             self.message_user(request, f"Nothing was restored: {problem}.", messages.ERROR)
         else:
-            if made is not None:
+            if new_version is not None:
                 self.log_change(request, agent, f"restored version {number}")
-            text = "it holds from the next turn on" if made else "it said so already"  # None: no version was needed
+            text = (
+                "it holds from the next turn on" if new_version else "it said so already"
+            )  # None: no version was needed
             self.message_user(request, f"The persona says what version {number} said; {text}.", messages.SUCCESS)
         return HttpResponseRedirect(self.url("versions", agent))
 
