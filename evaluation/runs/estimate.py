@@ -200,7 +200,7 @@ def _questions(
         earlier = messages.get(item.compared_with_id or 0)
         if settle(item.proposition, message, subject, earlier, run.additional_context) is None:
             open_items.append(OpenItem(item, item.proposition, message, earlier, item.repeat))
-    asked = questions(
+    question_groups = questions(
         open_items,
         subject,
         run,
@@ -209,7 +209,7 @@ def _questions(
         label=lambda _: Label(purpose="estimate"),
         examples=load_examples(run),
     )
-    for group in asked:
+    for group in question_groups:
         if group.question is not None:
             yield group.question
 

@@ -544,7 +544,7 @@ def _questions_to_ask(context: EvaluationContext, dimension: str) -> Iterator[Qu
         settled = _settle_rows(context, dimension, rows, messages, hindrance)
         if settled.rows and not context.store(settled.rows, settled.verdicts, None):
             return
-        asked = questions(
+        question_groups = questions(
             settled.open_items,
             subject,
             run,
@@ -553,7 +553,7 @@ def _questions_to_ask(context: EvaluationContext, dimension: str) -> Iterator[Qu
             label=partial(context.label, dimension),
             examples=context.examples,
         )
-        for group in asked:
+        for group in question_groups:
             if group.question is None:
                 without_text = [entry.item for entry in group.items]
                 context.store(without_text, [unscored("there is no text to judge")] * len(without_text), None)
