@@ -42,9 +42,9 @@ def the_channel(slug: str) -> Channel:
 def no_channel(slug: str) -> str:
     """Return a sentence for a slug that is no channel's, with up to three that are like it, else the first 20, synthetic ones last."""
     slugs = list(Channel.objects.order_by("synthetic", "slug").values_list("slug", flat=True)[:1000])
-    near = get_close_matches(slug.lower().removeprefix("#"), slugs, n=3)
-    if near:
-        return f"there is no channel {slug[:80]!r}; did you mean {' or '.join(near)}?"
+    similar = get_close_matches(slug.lower().removeprefix("#"), slugs, n=3)
+    if similar:
+        return f"there is no channel {slug[:80]!r}; did you mean {' or '.join(similar)}?"
     rest = " …" if len(slugs) > 20 else ""
     return f"there is no channel {slug[:80]!r}; channels: {', '.join(slugs[:20]) or 'none yet'}{rest}"
 

@@ -22,7 +22,7 @@ PHASES = ("received", "prepare", "review", "committed", "finish")  # of a turn, 
 
 @register("plumbline")
 def check_turn_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Iterator[CheckMessage]:
-    """The numbers for turns are in range."""
+    """Check that the numbers for turns are in range."""
     return too_small(NUMBERS)
 
 

@@ -36,7 +36,7 @@ _STRUCTURE = frozenset({"type", "role", "tool", "nonce", "call_id", "id", "name"
 
 def keys_said_by(person: Person) -> QuerySet[Message, Any]:
     """Return the primary keys of the messages that are theirs, for a subquery."""
-    return Message.objects.filter(person.said).order_by().values("pk")
+    return Message.objects.filter(person.messages).order_by().values("pk")
 
 
 def of_messages(*lookups: str) -> Derived:
@@ -72,15 +72,17 @@ def find_outsider(name: str, *, channels: Collection[str] = ()) -> Person:
     if missing:
         raise Unknown(f"channel {', '.join(sorted(missing))}: there is none; allowed: slugs of channels")
     label = f"erased-{salted_hmac(SALT, name).hexdigest()[:8]}"
-    said = Q(outsider__in=[name, label])  # the label: what an earlier erasure has reached bears it instead of the name
+    messages = Q(
+        outsider__in=[name, label]
+    )  # the label: what an earlier erasure has reached bears it instead of the name
     if channels:
-        said &= Q(channel__slug__in=channels)
-    if not name or not Message.objects.filter(said).exists():
+        messages &= Q(channel__slug__in=channels)
+    if not name or not Message.objects.filter(messages).exists():
         outsiders = Message.objects.filter(outsider__icontains=name).order_by("outsider")
         names = outsiders.values_list("outsider", flat=True).distinct()[:MOST_LISTED]
         similar = ", ".join(repr(similar_name) for similar_name in names) or "no similar name"
         raise Unknown(f"outsider {name!r} said nothing here; allowed: a speaker's name to the letter ({similar})")
-    return _person(names=(name,), label=label, said=said)
+    return _person(names=(name,), label=label, messages=messages)
 
 
 def find_user(who: str, *, deactivate: bool = False) -> Person:
@@ -104,27 +106,29 @@ def find_user(who: str, *, deactivate: bool = False) -> Person:
     return _person(
         names=tuple(name for name in names_of_user if name),
         label=f"erased-{salted_hmac(SALT, f'user:{user.pk}').hexdigest()[:8]}",
-        said=Q(user=user.pk),
+        messages=Q(user=user.pk),
         user=user,
         deactivate=deactivate,
     )
 
 
-def _person(*, said: Q, user: AbstractBaseUser | None = None, **fields: Any) -> Person:
+def _person(*, messages: Q, user: AbstractBaseUser | None = None, **fields: Any) -> Person:
     """Return a person with the channels where they spoke, since when, and the agents that spoke, are members or took a turn there.
 
     Args:
-        said: Which messages are theirs.
+        messages: Which messages are theirs.
         fields: Further attributes of `Person`.
     """
-    first_messages = Message.objects.filter(said).order_by().values_list("channel").annotate(first=Min("created_at"))
+    first_messages = (
+        Message.objects.filter(messages).order_by().values_list("channel").annotate(first=Min("created_at"))
+    )
     first = {channel: moment - CLOCK_DIFFERENCE for channel, moment in first_messages}
     agents: set[int | None] = set()
     for channels in portions([*first]):
         for model in (Message, ChannelMember, Run):
             rows = model._default_manager.filter(channel__in=channels).order_by()
             agents |= set(rows.values_list("agent", flat=True).distinct())
-    return Person(said=said, user=user, first=first, agents=frozenset(agents - {None}), **fields)  # type: ignore[arg-type]
+    return Person(messages=messages, user=user, first=first, agents=frozenset(agents - {None}), **fields)  # type: ignore[arg-type]
 
 
 @dataclass(slots=True)

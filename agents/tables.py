@@ -36,8 +36,8 @@ from agents.models import (
 
 def _answers_to_them(person: Person) -> Q:
     """Select what agents answered to one of their messages: it says in other words what they said."""
-    theirs = keys_said_by(person)
-    return Q(agent__isnull=False) & (Q(parent__in=theirs) | Q(run__trigger__in=theirs))
+    their_messages = keys_said_by(person)
+    return Q(agent__isnull=False) & (Q(parent__in=their_messages) | Q(run__trigger__in=their_messages))
 
 
 def _written_to_memory(person: Person) -> Q:
@@ -53,13 +53,13 @@ def _read_files(_person: Person) -> Q:
 def _entries(person: Person) -> Q:
     """Select entries of the console's log about their messages, which it names by author and text, and about an account that is closed."""
     ids = keys_said_by(person).values(id_text=Cast("pk", CharField()))
-    theirs = Q(content_type__app_label="agents", content_type__model="message", object_id__in=ids)
+    entries = Q(content_type__app_label="agents", content_type__model="message", object_id__in=ids)
     if person.user is not None and person.deactivate:
         model = person.user._meta
-        theirs |= Q(
+        entries |= Q(
             content_type__app_label=model.app_label, content_type__model=model.model_name, object_id=str(person.user.pk)
         )
-    return theirs
+    return entries
 
 
 def _of_ended_runs(model: type[Model]) -> Callable[[datetime], QuerySet[Any]]:

@@ -261,11 +261,11 @@ def _days(configs: Mapping[int | None, ResolvedConfig], *, today: date) -> dict[
     days_before: dict[int | None, list[SampledDay]] = {}
     for row in _stored_days(missing, first=today - SampledDay.LOOKED_AT, last=today - timedelta(days=1)):
         days_before.setdefault(row.agent_id, []).append(row)
-    made = []
+    new_days = []
     for agent in sorted(missing, key=lambda agent: agent or 0):
         rate = _rate_of_day(missing[agent], days_before.get(agent, ()))
-        made.append(SampledDay(agent_id=agent, day=today, rate=rate))
-    SampledDay.objects.bulk_create(made, ignore_conflicts=True)
+        new_days.append(SampledDay(agent_id=agent, day=today, rate=rate))
+    SampledDay.objects.bulk_create(new_days, ignore_conflicts=True)
     return days | {row.agent_id: row for row in _stored_days(missing, first=today, last=today)}
 
 

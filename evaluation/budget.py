@@ -43,9 +43,9 @@ class BudgetWatch:
         self.agent = agent
         self.judge = judge
         self.reason = ""
-        self._calls_until_look = 0
+        self._calls_until_check = 0
         self._is_capped = True
-        self._looked_at = -LOOK_AFTER_SECONDS
+        self._checked_at = -LOOK_AFTER_SECONDS
         self._lock = threading.Lock()
 
     def used_up(self) -> bool:
@@ -55,20 +55,20 @@ class BudgetWatch:
         """
         with self._lock:
             if not self.reason:
-                if self._is_time_to_look():
-                    self._look()
-                self._calls_until_look -= 1
+                if self._is_check_due():
+                    self._check()
+                self._calls_until_check -= 1
             return bool(self.reason)
 
-    def _is_time_to_look(self) -> bool:
-        if self._is_capped and self._calls_until_look == 0:
+    def _is_check_due(self) -> bool:
+        if self._is_capped and self._calls_until_check == 0:
             return True
-        return time.monotonic() - self._looked_at > LOOK_AFTER_SECONDS
+        return time.monotonic() - self._checked_at > LOOK_AFTER_SECONDS
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         """Ask whether the budget has room, and remember when."""
         reason = why_over_budget(self.agent, self.judge)
-        self._looked_at = time.monotonic()
+        self._checked_at = time.monotonic()
         self._is_capped = reason is not None
-        self._calls_until_look = LOOK_AFTER_CALLS
+        self._calls_until_check = LOOK_AFTER_CALLS
         self.reason = reason or ""

@@ -16,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from agents.bodies import no_channel
 from agents.kit.bodies import Refused
 from agents.kit.commands import STOPPED, Cell, console_for_bars, console_on, print_table, unusable, wrong
+from agents.kit.llm import ledger
 from agents.kit.llm.endpoints import problem_of
 from agents.kit.llm.providers import batch_problem, providers_with_batches
 from agents.kit.running import stopping_on_sigterm
@@ -25,7 +26,7 @@ from agents.models import Channel, Message
 from agents.models.conversations import NO_AGENTS, UnknownAgent
 from evaluation.models import EvaluationRun, is_heuristic
 from evaluation.propositions.files import PropositionError
-from evaluation.runs.numbers import MOSTLY_TRUE, DimensionSummary, RunSummary, Spending, Used, sum_if_all_priced
+from evaluation.runs.numbers import MOSTLY_TRUE, DimensionSummary, RunSummary, Spending, Used
 from evaluation.runs.planning import ENOUGH_MESSAGES, with_usable_files
 from evaluation.runs.request import AgentsRequest, trial_sentence
 from evaluation.runs.shares import with_share
@@ -511,7 +512,7 @@ def estimate_table(estimates: Sequence[Estimate], out: Any, simulations: Sequenc
         sum(estimate.calls for estimate in estimates),
         sum(estimate.input_tokens for estimate in estimates),
         sum(estimate.output_tokens for estimate in estimates),
-        money(sum_if_all_priced(estimate.cost_usd for estimate in estimates)),
+        money(ledger.sum_if_all_priced(estimate.cost_usd for estimate in estimates)),
     ]
     print_table(
         console,

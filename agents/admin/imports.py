@@ -266,7 +266,7 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
             "error": job.error if may_read or not job.error else HIDDEN_ERROR,  # it may quote the file
             "progress": _progress(job),
             "may_add": may_add,
-            "mine": is_own,
+            "is_own": is_own,
             "is_stored": has_file,
             "can_edit": can_edit,
             "can_cancel": is_open and (is_own or user.is_superuser),

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from decimal import Decimal
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -80,9 +79,8 @@ OWN_SECTIONS = (
 
 
 SAVE_AGAIN = (
-    "Nothing is saved yet, and what you typed stands below. Saving again leaves what changed as it is now, except where you typed "
-    "something else or the system prompt is concerned, which becomes what stands here. A trait that was removed meanwhile: delete its "
-    "row, too."
+    "Nothing is saved yet; what you typed is kept below. Saving again leaves what changed as it is now, except where you typed something "
+    "else, and the system prompt, which becomes the one below. If a trait was removed meanwhile, delete its row, too."
 )
 
 LONGEST_SHOWN = 300  # characters of a description
@@ -543,13 +541,15 @@ class AgentAdmin(ModelAdmin[Agent]):
             raise PermissionDenied
         version = get_object_or_404(PersonaVersion, agent=agent, number=number)
         try:
-            made = restore_version(version=version, seen=request.POST.get("opened", ""), user=user_of(request))
+            new_version = restore_version(version=version, seen=request.POST.get("opened", ""), user=user_of(request))
         except PersonaMovedOn as problem:
             self.message_user(request, f"Nothing was restored: {problem}.", messages.ERROR)
         else:
-            if made is not None:
+            if new_version is not None:
                 self.log_change(request, agent, f"restored version {number}")
-            text = "it holds from the next turn on" if made else "it said so already"  # None: no version was needed
+            text = (
+                "it holds from the next turn on" if new_version else "it said so already"
+            )  # None: no version was needed
             self.message_user(request, f"The persona says what version {number} said; {text}.", messages.SUCCESS)
         return HttpResponseRedirect(self.url("versions", agent))
 
@@ -658,8 +658,5 @@ def _cost_of_calls(model: str, input_tokens: Sequence[int]) -> SafeString:
     """Return what calls with so many input tokens each, and replies of `REPLY_TOKENS`, would cost."""
     if not is_priced(model):
         return display.badge("free", "good", "this actor needs no network")
-    costs = [ledger.estimate_cost(model, tokens, REPLY_TOKENS) for tokens in input_tokens]
-    priced = [cost for cost in costs if cost is not None]
-    if len(priced) < len(costs):
-        return display.money(None, unpriced=len(costs))
-    return display.money(sum(priced, Decimal(0)))
+    cost = ledger.sum_if_all_priced(ledger.estimate_cost(model, tokens, REPLY_TOKENS) for tokens in input_tokens)
+    return display.money(cost, unpriced=len(input_tokens) if cost is None else 0)

@@ -78,7 +78,8 @@ def _failed_rows_of(model: type[Any]) -> QuerySet[Any]:
     Those that were dismissed are left out, and evaluations that an alert is about: it is in the queue itself. So is what is of agents
     that are not watched, and turns in synthetic channels.
     """
-    lately, options = since(24 * FAILURE_DAYS), model._meta
+    lately = since(24 * FAILURE_DAYS)
+    options = model._meta
     page = Concat(Value(f"{options.app_label}/{options.model_name}/"), Cast("pk", CharField()), Value("/change/"))
     dismissed = ReviewItem.objects.filter(kind=FAILURES, dismissed_at__gte=lately, key=OuterRef("key"))
     alerted = pages_with_alerts(kind=AlertKind.EVALUATION_FAILED, since=lately, most=MOST_LEFT_OUT)

@@ -308,7 +308,8 @@ class ReceiverAdmin(ModelAdmin[Receiver]):
         if not change:
             obj.created_by = user_of(request)
         if "address" in form.changed_data:
-            obj.failures, obj.retry_at = 0, None
+            obj.failures = 0
+            obj.retry_at = None
         super().save_model(request, obj, form, change)
 
     where_to = display.column("to", lambda receiver: display.isolated(receiver.where))

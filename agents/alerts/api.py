@@ -91,7 +91,8 @@ class Alerts(Rows):
     @action(detail=True, methods=["post"], permission_classes=(ActionPermissions,))
     def acknowledge(self, request: Request, pk: int) -> Response:
         """Note that you have seen it, and what you do about it. 409 when it is acknowledged already."""
-        alert, note = self.get_object(), self.read_body().note
+        alert = self.get_object()
+        note = self.read_body().note
         if not acknowledge(Alert.objects.filter(pk=alert.pk), user=request.user, note=note):
             raise Conflict("it is acknowledged already")
         return Response(self.shown(self.get_object()))
@@ -103,7 +104,8 @@ class Alerts(Rows):
 
         409 when it is resolved already, 400 for an alert of no build, and for a build that is not later than its own.
         """
-        alert, body = self.get_object(), self.read_body()
+        alert = self.get_object()
+        body = self.read_body()
         try:
             done = resolve(alert, in_build=body.in_build, user=request.user, note=body.note)
         except ValueError as refused:

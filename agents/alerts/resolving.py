@@ -29,7 +29,7 @@ def resolve(alert: Alert, *, in_build: str = "", user: Any, note: str = "") -> b
         if unresolved is None:
             return False
         if not unresolved.build or unresolved.agent_id is None:
-            raise ValueError("it is of no build, so none resolves it; acknowledge it")
+            raise ValueError("it belongs to no build, so no build resolves it; acknowledge it")
         own_build = tag_of(unresolved.build)
         resolved_in = ""
         if in_build.strip():

@@ -79,21 +79,31 @@ def overrides_of(request: Request, body: Any, *, agent: Agent, channel: Channel,
     if guarded and not may_set_all:
         names = ", ".join(guarded)[:80]
         raise PermissionDenied(f"overrides {names}: only for users with the permission {permission_of_guards}")
-    of_configuration = body.overrides.model_extra or {}
-    path_of_check = declared_one("turn_request_check")
-    if path_of_check and (of_configuration or session):
-        check = import_string(path_of_check)
-        errors: dict[str, list[str]] = {}
-        for name, text in check(agent=agent, channel=channel, overrides=of_configuration, session=session):
-            errors.setdefault(name, []).append(text)
-        if errors:
-            raise ValidationError(errors)
-    path_of_deadlines = declared_one("turn_deadlines")
-    if path_of_deadlines and body.deadline is not None:  # None: not given
-        overrides_of_deadline = import_string(path_of_deadlines)
-        try:
-            deadlines = overrides_of_deadline(agent=agent, seconds=body.deadline, any_length=may_set_all)
-        except ValueError as error:
-            raise ValidationError({"deadline": [str(error)]}) from None
-        overrides = {**deadlines, **overrides}  # what is given itself counts
+    _check_configuration(body.overrides.model_extra or {}, agent=agent, channel=channel, session=session)
+    if body.deadline is None:
+        return overrides
+    return {**_overrides_of_deadline(body.deadline, agent, may_set_all), **overrides}  # what is given itself counts
+
+
+def _check_configuration(overrides: dict[str, Any], *, agent: Agent, channel: Channel, session: str) -> None:
+    """Have the app that declares `turn_request_check` check its overrides, and the session to be continued."""
+    path = declared_one("turn_request_check")
+    if not path or not (overrides or session):
+        return
+    errors: dict[str, list[str]] = {}
+    for name, text in import_string(path)(agent=agent, channel=channel, overrides=overrides, session=session):
+        errors.setdefault(name, []).append(text)
+    if errors:
+        raise ValidationError(errors)
+
+
+def _overrides_of_deadline(seconds: float, agent: Agent, any_length: bool) -> dict[str, Any]:
+    """Return the overrides by which the app that declares `turn_deadlines` keeps a deadline."""
+    path = declared_one("turn_deadlines")
+    if not path:
+        return {}
+    try:
+        overrides: dict[str, Any] = import_string(path)(agent=agent, seconds=seconds, any_length=any_length)
+    except ValueError as error:
+        raise ValidationError({"deadline": [str(error)]}) from None
     return overrides

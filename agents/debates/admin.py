@@ -133,12 +133,13 @@ class DebateAdmin(LogAdmin[Debate]):
         rounds = sorted(begun | ended)
         last = debate_report.evidence.rounds[-1] if debate_report.evidence.rounds else None
         waits = debate.status == Debate.WAITING
+        beside_url = self.url("beside", debate)
         return self.page(
             request,
             f"{PAGES}page.html",
             f"Debate {debate.pk}",
             debate=debate,
-            shown=debate_report,
+            report=debate_report,
             reads=request.user.has_perm(READING),
             rules=self.rules(debate),
             is_open=debate.status in Debate.OPEN,
@@ -164,7 +165,7 @@ class DebateAdmin(LogAdmin[Debate]):
             urls={
                 name: self.url(name, debate) for name in ("next", "finish", "cancel", "message", "progress", "beside")
             },
-            others=[(other, self.rules(other), self._beside_url(debate, other)) for other in _of_same_topic(debate)],
+            others=[(other, self.rules(other), f"{beside_url}?other={other.pk}") for other in _of_same_topic(debate)],
             again=f"{self.url('add')}?like={debate.pk}" if self.has_add_permission(request) else "",
             export=reverse("debate-export", args=[debate.pk]),
         )
@@ -195,16 +196,13 @@ class DebateAdmin(LogAdmin[Debate]):
             debate=debate,
             url=self.url("change", debate),
             rules=self.rules(debate),
-            shown=debate_report,
+            report=debate_report,
             exit_line=exit_line(debate_report),
             actor_line=actor_line(debate_report),
             talking=list(talking_lines(debate_report.decision.what_talking_changed)),
             rounds=rounds,
             matrix=_seats_by_rounds(debate, debate_report, rounds),
         )
-
-    def _beside_url(self, debate: Debate, other: Debate) -> str:
-        return f"{self.url('beside', debate)}?other={other.pk}"
 
     @console_action("next", PLAYING)
     def next_view(self, request: HttpRequest, row: Debate) -> str:
@@ -266,7 +264,7 @@ class _Side:
     debate: Debate
     url: str
     rules: str | SafeString
-    shown: DebateReport
+    report: DebateReport
     exit_line: str
     actor_line: str
     talking: list[str]

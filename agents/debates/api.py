@@ -86,10 +86,10 @@ class Debates(Rows):
     etags = ("retrieve",)
     bodies: ClassVar = {"create": DebateRequest, "rounds": MoreRounds}
 
-    def example(self, shown: Any) -> dict[str, Any]:
+    def example(self, stored: Any) -> dict[str, Any]:
         if self.action == "create":
             return {"topic": "", "mode": USUAL_MODE, "agents": []}
-        return super().example(shown)
+        return super().example(stored)
 
     def get_permissions(self) -> Any:
         return [ReadsMessages()] if self.action in ("retrieve", "export") else super().get_permissions()

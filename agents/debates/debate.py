@@ -193,7 +193,8 @@ def _play_leased(debate: Debate, owner: str, progress: Progress) -> None:
     Raises:
         LeaseLost: Another worker has the debate, or it was cancelled.
     """
-    settings, rules = settings_of(debate), mode_of(debate.mode)
+    settings = settings_of(debate)
+    rules = mode_of(debate.mode)
     seats = list(debate.seats.select_related("agent").order_by("number"))
     while debate.is_leased_by(owner):
         rounds = list(debate.rounds.order_by("number"))

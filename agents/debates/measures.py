@@ -35,7 +35,8 @@ STANCES: tuple[Stance, ...] = get_args(Stance)
 ALIKE = 0.6
 # A sentence with at least two new content words that are a third or more of its content words is an argument. Of 11 answers from the
 # same transcripts, 7 of 8 that only repeat colleagues have no such sentence, all 3 with a new argument have one.
-NEW_SHARE, FEWEST_NEW = 1 / 3, 2
+NEW_SHARE = 1 / 3
+FEWEST_NEW = 2
 HIGH_CONFIDENCE, HIGH_MEAN, HIGH_AGREEMENT = 0.8, 0.85, 0.9  # specification 004, 2.2
 
 # English words of a debate that are no argument: agreeing, weighing, changing sides, addressing the others.

@@ -34,9 +34,11 @@ def app_missing_for(path: str) -> str:
     around = apps.get_containing_app_config(path)
     if around is None:
         return ""
-    folder, package = Path(around.path), around.name
+    folder = Path(around.path)
+    package = around.name
     for name in path.removeprefix(f"{around.name}.").split("."):
-        folder, package = folder / name, f"{package}.{name}"
+        folder = folder / name
+        package = f"{package}.{name}"
         # An app inside the installed one: were it installed itself, it would be the one that contains the path.
         if (folder / "apps.py").is_file():
             return package

@@ -25,7 +25,7 @@ class Person:
     Attributes:
         names: What they are called in texts.
         label: Replaces the name; the same whenever they are erased, and not to be guessed back.
-        said: Which messages are theirs.
+        messages: Which messages are theirs.
         first: By the ids of the channels where they spoke, when the first of their messages there was stored, or a little before.
         agents: Agents that spoke or took a turn in these channels, or are members.
         user: Their account, where they have one.
@@ -34,7 +34,7 @@ class Person:
 
     names: tuple[str, ...]
     label: str
-    said: Q
+    messages: Q
     first: Mapping[int, datetime]
     agents: frozenset[int]
     user: AbstractBaseUser | None = None

@@ -14,5 +14,6 @@ class Refused(ValueError):
     """
 
     def __init__(self, errors: Mapping[str, str], *, names_nothing: bool = False) -> None:
-        self.errors, self.names_nothing = dict(errors), names_nothing
+        self.errors = dict(errors)
+        self.names_nothing = names_nothing
         super().__init__("; ".join(self.errors.values()))

@@ -98,7 +98,10 @@ def export_of(
     for name, read in special.items():
         readers.setdefault(name, read)
     # Long texts of agents, which are in no file, are not loaded with them.
-    unread = [f"{lookup}__{text}" for lookup in related if lookup.endswith("agent") for text in AGENT_TEXTS]
+    unread: list[str] = []
+    for lookup in related:
+        if lookup.endswith("agent"):
+            unread += [f"{lookup}__{text}" for text in AGENT_TEXTS]
 
     def rows(chosen: QuerySet[Any]) -> Iterator[Row]:
         newest = chosen.select_related(*sorted(related)).defer(*unread).prefetch_related(*prefetch).order_by("-pk")

@@ -427,9 +427,9 @@ def no_agent(name: str, slugs: Sequence[str] | None = None) -> str:
         slugs = slugs_offered()
     if not slugs:
         return NO_AGENTS
-    near = get_close_matches(name.lower(), slugs, n=3, cutoff=0.6)
-    if near:
-        return f"there is no agent {name[:80]!r}; did you mean {' or '.join(near)}?"
+    similar = get_close_matches(name.lower(), slugs, n=3, cutoff=0.6)
+    if similar:
+        return f"there is no agent {name[:80]!r}; did you mean {' or '.join(similar)}?"
     more = " …" if len(slugs) > AGENTS_NAMED else ""
     return f"there is no agent {name[:80]!r}; agents: {', '.join(slugs[:AGENTS_NAMED])}{more}"
 

@@ -84,7 +84,9 @@ class Run(Leasable):
         Args:
             free: What may be leased; None = what `leasable` says, and the turns of dead processes.
         """
-        now, dead, busy = timezone.now(), [], []
+        now = timezone.now()
+        dead = []
+        busy = []
         for run in cls.objects.filter(status=cls.Status.RUNNING).only("agent_id", "lease_owner", "lease_expires_at"):
             if owner_is_dead(run.lease_owner):
                 dead.append(run.pk)

@@ -149,7 +149,7 @@ def describe(error: ValidationError) -> str:
     if first["type"] == "missing":
         return f"{field!r} is missing"
     if first["type"] == "extra_forbidden":
-        return f"unknown field {field!r}; allowed: {', '.join(_fields_beside(location))}"
+        return f"unknown field {field!r}; allowed: {', '.join(_allowed_fields(location))}"
     return f"{field!r} is {_short_value(first['input'])}: {first['msg'].removeprefix('Value error, ')}"
 
 
@@ -169,7 +169,7 @@ def _short_value(value: Any) -> str:
     return repr(value)[:80]
 
 
-def _fields_beside(location: tuple[int | str, ...]) -> list[str]:
+def _allowed_fields(location: tuple[int | str, ...]) -> list[str]:
     """Return the fields that are allowed where an unknown one stands."""
     if len(location) == 1:
         return list(PersonaSpec.model_fields)

@@ -108,7 +108,8 @@ def _objections(agents: Sequence[Agent]) -> list[str]:
     for relation in Agent._meta.get_fields():
         if not isinstance(relation, ManyToManyRel) or getattr(relation.related_model, "only_named_agents", False):
             continue
-        field_name, model = relation.field.name, relation.related_model
+        field_name = relation.field.name
+        model = relation.related_model
         for row in model._default_manager.filter(**{f"{field_name}__in": agents}).distinct():
             is_of_demo = str(row) in set(Demo)
             names_others = set(getattr(row, field_name).all()) - set(agents)

@@ -113,8 +113,8 @@ class SwarmAdmin(ModelAdmin[Swarm]):
         }
         swarms: Any = Swarm.objects.filter(pk__in=[swarm.pk for swarm in rows]).order_by()
         having = {row["pk"]: row for row in swarms.values("pk", total=CountUpTo(links), **first)}
-        named = {row[name] for row in having.values() for name in first}
-        agents = Agent.objects.only("slug", "display_name", "avatar_color").in_bulk(named)
+        agent_ids = {row[name] for row in having.values() for name in first}
+        agents = Agent.objects.only("slug", "display_name", "avatar_color").in_bulk(agent_ids)
         for swarm in rows:
             row = having.get(swarm.pk, {"total": 0})
             swarm.agents_total = row["total"]
@@ -123,14 +123,14 @@ class SwarmAdmin(ModelAdmin[Swarm]):
     @admin.display(description="agents")
     def having(self, swarm: Any) -> SafeString:
         """Return the first agents that have the swarm, and how many more there are."""
-        named = [agent_chip(agent) for agent in swarm.first_agents]
-        more = swarm.agents_total - len(named)
+        chips = [agent_chip(agent) for agent in swarm.first_agents]
+        more = swarm.agents_total - len(chips)
         if more > 0:
-            number = count_up_to(more, MOST_COUNTED - len(named))
-            named.append(display.link(display.list_url(Agent, swarms__id__exact=swarm.pk), f"+{number} more"))
-        if not named:
+            number = count_up_to(more, MOST_COUNTED - len(chips))
+            chips.append(display.link(display.list_url(Agent, swarms__id__exact=swarm.pk), f"+{number} more"))
+        if not chips:
             return display.EMPTY
-        return format_html('<span class="pl-line">{}</span>', format_html_join(" ", "{}", [(name,) for name in named]))
+        return format_html('<span class="pl-line">{}</span>', format_html_join(" ", "{}", [(name,) for name in chips]))
 
     def get_panels(self, request: HttpRequest, obj: Swarm) -> list[SafeString]:
         """Return the usual panels and the lane, with a turn for those who may read it: the one that ``?turn=`` names, else the newest."""

@@ -242,7 +242,9 @@ class Dialogs(View):
 
         With `If-Match`, the ETag of what you read, it is a 412 when it was changed since.
         """
-        agent, where, body = or_404(the_agent, slug), or_404(the_channel, channel), self.read_body()
+        agent = or_404(the_agent, slug)
+        where = or_404(the_channel, channel)
+        body = self.read_body()
         expected = self.expected(request)
         self._state(agent, where)
         with transaction.atomic():

@@ -155,11 +155,11 @@ def assign_swarms(*, agent: Agent, swarms: Sequence[Swarm | str]) -> None:
     Raises:
         SwarmRefused: There is no such swarm, or two of them answer the same intent; nothing is written.
     """
-    named = [swarm.name if isinstance(swarm, Swarm) else swarm for swarm in swarms]
+    names = [swarm.name if isinstance(swarm, Swarm) else swarm for swarm in swarms]
     with transaction.atomic():
         rows = {swarm.name: swarm for swarm in Swarm.objects.all()}
-        check_names("swarms", named, sorted(rows))
-        chosen = [rows[name] for name in named]
+        check_names("swarms", names, sorted(rows))
+        chosen = [rows[name] for name in names]
         check_clashes(agent, chosen)
         agent.swarms.set(chosen)
 

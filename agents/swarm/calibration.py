@@ -88,7 +88,7 @@ def _share(value: object) -> float:
     return min(1.0, max(0.0, float(value)))
 
 
-def _valid_ones(make: Callable[[Any], BaseModel]) -> BeforeValidator:
+def _valid_items(make: Callable[[Any], BaseModel]) -> BeforeValidator:
     """Return a validator that keeps the items of a list that `make` accepts, at most `MOST_ENTRIES`; nothing of what is no list."""
 
     def keep_valid(values: object) -> list[BaseModel]:
@@ -125,7 +125,7 @@ def _entry(value: Any) -> Entry:
 
 Text = Annotated[str, BeforeValidator(_short_line)]
 Share = Annotated[float, BeforeValidator(_share)]
-Entries = Annotated[list[Entry], _valid_ones(_entry)]
+Entries = Annotated[list[Entry], _valid_items(_entry)]
 
 
 class Preference(BaseModel):
@@ -171,7 +171,7 @@ class MessageCalibration(BaseModel):
     goal: Entries = Field(default_factory=list)
     facts: Entries = Field(default_factory=list)
     decisions: Entries = Field(default_factory=list)
-    preferences: Annotated[list[Preference], _valid_ones(Preference.model_validate)] = Field(default_factory=list)
+    preferences: Annotated[list[Preference], _valid_items(Preference.model_validate)] = Field(default_factory=list)
     heuristic: bool = False
 
 

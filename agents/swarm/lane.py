@@ -185,11 +185,10 @@ def _stage_of_turn(turn: SwarmTurn, kind: str, phase_by_id: Mapping[int, SwarmPh
             text = call.after
         stage.boxes += boxes
         asked_ids.update(phase_entry["id"] for phase_entry in step["phases"])
-    others = [phase for phase in phase_by_id.values() if phase.phase == kind and phase.pk not in asked_ids]
     was_asked = bool(stage.boxes)
     was_given = all(step["kind"] == "post" for step in turn.steps)
-    for phase in others:
-        if phase.swarm_id == turn.swarm_id:
+    for phase in phase_by_id.values():
+        if phase.phase == kind and phase.swarm_id == turn.swarm_id and phase.pk not in asked_ids:
             stage.boxes.append(_box_of(phase, _why_not_asked(phase, was_asked=was_asked, was_given=was_given)))
     stage.boxes.sort(key=lambda box: box.order)
     return stage

@@ -35,10 +35,10 @@ from agents.swarm.summaries import (
     as_quote,
     compose,
     fitting,
+    messages_of,
     newest_summary,
     on_one_line,
     quotes_of,
-    said_in,
     without_removed,
 )
 from agents.turn.pipeline import Overrides, Turn
@@ -71,11 +71,11 @@ class OlderMessages:
 
 def window(transcript: Sequence[Message]) -> list[Message]:
     """Return the messages that the agent is shown in full: the last ones; of a longer thread its first one takes the oldest one's place."""
-    shown = list(transcript[-settings.SWARM_WINDOW :])
-    is_longer = len(shown) < len(transcript)
-    if is_longer and shown[-1].parent_id == transcript[0].pk:
-        shown[0] = transcript[0]
-    return shown
+    messages = list(transcript[-settings.SWARM_WINDOW :])
+    is_longer = len(messages) < len(transcript)
+    if is_longer and messages[-1].parent_id == transcript[0].pk:
+        messages[0] = transcript[0]
+    return messages
 
 
 def remember(turn: Turn, state: DialogState, preferences: Mapping[str, str], *, message: Message | None) -> None:
@@ -117,7 +117,7 @@ def _older_messages(
         message: None: none is recalled.
         window_from: Position of the first message of the window, but for that of a thread.
     """
-    before_window = said_in(turn.channel).filter(position__lt=window_from).exclude(pk=turn.transcript[0].pk)
+    before_window = messages_of(turn.channel).filter(position__lt=window_from).exclude(pk=turn.transcript[0].pk)
     if Overrides.of(turn.overrides).apart:  # the agent is not shown what other agents say
         before_window = before_window.filter(Q(agent=turn.agent) | Q(agent=None))
     words_of = searched(before_window, newer=turn.transcript)

@@ -33,7 +33,7 @@ from agents.swarm.intents import intent_of, swarms_for
 from agents.swarm.models import DialogState, Swarm, SwarmPhase, SwarmTurn, UserPreferences
 from agents.swarm.polish import Material, PolishResult, executor_of, polish
 from agents.swarm.state import add_answer, add_quoted, advance, assume, entries, forget_asked, state_of, updating
-from agents.swarm.summaries import queue_summary, said_in
+from agents.swarm.summaries import messages_of, queue_summary
 from agents.turn.pipeline import Accept, Draft, Overrides, Turn
 
 logger = logging.getLogger(__name__)
@@ -89,7 +89,8 @@ class Calibration:
     """Reads the message, asks back where it must, and tells the agent how to answer and what was said before (specification 003)."""
 
     name = "calibration"
-    needs, lacking = "has_swarm", NO_SWARM
+    needs = "has_swarm"
+    lacking = NO_SWARM
 
     def prepare(self, turn: Turn) -> Draft | None:
         """Return a question that is sent in place of an answer; None where the agent answers, then with guidance and memory in its prompt.
@@ -121,7 +122,8 @@ class Polish:
     """Has the swarm polish a draft, before the gate judges it (specification 003)."""
 
     name = "polish"
-    needs, lacking = "has_swarm", NO_SWARM
+    needs = "has_swarm"
+    lacking = NO_SWARM
 
     def review(self, turn: Turn, draft: Draft) -> Accept:
         """Return the polished draft; the draft itself where polishing is off, failed or was refused, and where it is not tried.
@@ -418,7 +420,7 @@ def _preferences_here(state: DialogState, message: Message, stated: dict[str, st
     """
     if not stated and not state.preferences:
         return {}
-    messages_of_people = said_in(state.channel).filter(agent=None)
+    messages_of_people = messages_of(state.channel).filter(agent=None)
     if messages_of_people.exclude(user=message.user_id, outsider=message.outsider).exists():
         return stated  # what the state keeps may be another person's
     kept: dict[str, str] = {**state.preferences, **stated}

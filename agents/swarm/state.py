@@ -156,7 +156,8 @@ def advance(state: DialogState, message: Message) -> bool:
     """
     if message.position <= state.position:
         return False
-    state.position, state.turn = message.position, state.turn + 1
+    state.position = message.position
+    state.turn += 1
     return True
 
 

@@ -180,7 +180,7 @@ def queue_summary(state: DialogState) -> bool:
     """
     if state.turn % settings.SWARM_SUMMARY_EVERY:
         return False
-    last = _last_before_window(said_in(state.channel).filter(position__lte=state.position))
+    last = _last_before_window(messages_of(state.channel).filter(position__lte=state.position))
     if not last:
         return False
     row = DialogSummary(agent_id=state.agent_id, channel_id=state.channel_id, from_position=1, to_position=last)
@@ -201,7 +201,7 @@ def write_summary(agent: Agent, channel: Channel, text: str) -> DialogSummary:
     if len(text) > NOTE_CHARACTERS:
         raise StateRefused("summary", f"it has {len(text):,} characters; allowed: at most {NOTE_CHARACTERS:,}")
     with updating(agent, channel) as state:
-        last = _last_before_window(said_in(channel))
+        last = _last_before_window(messages_of(channel))
         if not last:
             raise StateRefused("summary", f"all messages are shown; allowed: with more than {settings.SWARM_WINDOW}")
         why = refusal(text, to_position=last, window_from=last + 1, held=pinned(state))
@@ -292,7 +292,7 @@ def _summarise(row: DialogSummary, owner: str) -> Mapping[str, Any] | None:
         prefetch_related_objects([state], "entries")
         quotes = _with_pinned(without_removed(quotes, state), state, material.to_position)
         text = compose(quotes)
-        window_from = _last_before_window(said_in(row.channel)) + 1
+        window_from = _last_before_window(messages_of(row.channel)) + 1
         why = refusal(text, to_position=material.to_position, window_from=window_from, held=pinned(state))
         if why:
             return {"status": Status.FAILED, "error": f"refused: {why}"[:1000]}
@@ -310,7 +310,7 @@ def _gather(row: DialogSummary, base: DialogSummary | None) -> SummaryMaterial:
         base: The summary before; None for a conversation's first.
     """
     since = base.to_position if base else 0
-    new_messages = said_in(row.channel).filter(position__gt=since, position__lte=row.to_position)
+    new_messages = messages_of(row.channel).filter(position__gt=since, position__lte=row.to_position)
     order = "position" if base else "-position"  # the first summary of a long conversation reads its last messages
     messages = sorted(new_messages.order_by(order)[:MOST_MESSAGES], key=lambda message: message.position)
     to_position = messages[-1].position if messages else row.to_position
@@ -385,7 +385,7 @@ def _store(
         DialogSummary.objects.bulk_create([rest], ignore_conflicts=True)
 
 
-def said_in(channel: Channel) -> QuerySet[Message]:
+def messages_of(channel: Channel) -> QuerySet[Message]:
     """Return the messages of a channel, as `agents.turn.prompt.recent_messages` reads them."""
     messages = Message.objects.filter(channel=channel).select_related("agent", "user")
     return messages if channel.synthetic else messages.filter(synthetic=False)
@@ -393,7 +393,7 @@ def said_in(channel: Channel) -> QuerySet[Message]:
 
 def several_people_talk(channel: Channel) -> bool:
     """Return whether more than one person talked in a channel: then preferences of the conversation are not applied."""
-    people = said_in(channel).filter(agent=None).order_by().values_list("user", "outsider").distinct()
+    people = messages_of(channel).filter(agent=None).order_by().values_list("user", "outsider").distinct()
     return len(people[:2]) > 1
 
 
@@ -487,7 +487,8 @@ def _request(row: DialogSummary, material: SummaryMaterial) -> LLMRequest:
 
     The sentences are numbered from 1; those that have to stand in the summary are named by their numbers, too.
     """
-    choice, agent = material.choice, row.agent.display_name
+    choice = material.choice
+    agent = row.agent.display_name
     nonce = new_nonce()
     must_keys = {quote.key for quote in material.must}
     must_numbers = [number for number, quote in enumerate(choice, 1) if quote.key in must_keys]
@@ -606,7 +607,7 @@ def _most_telling_first(choice: Sequence[Quote], *, without: Sequence[int]) -> l
 
     def rank(number: int) -> tuple[float, int]:
         quote = choice[number - 1]
-        return _how_much_it_tells(quote.quote), quote.position
+        return _information_in(quote.quote), quote.position
 
     return sorted(numbers, key=rank, reverse=True)
 
@@ -621,7 +622,7 @@ def _part_of(quote: Quote, agent: str) -> str:
     return "discussed"
 
 
-def _how_much_it_tells(sentence: str) -> float:
+def _information_in(sentence: str) -> float:
     """Return how much a sentence tells for its length: telling words, a number and names count, questions and a few words little.
 
     Names are words with a capital inside the sentence. The root of the length favours short sentences, but not the shortest.

@@ -144,9 +144,9 @@ class Speakers:
         """Return a sentence that `name` is no agent, with the nearest slugs; where none is near, with the first ten."""
         if not self._by_slug:
             return f"no agent {name!r}; there are no agents yet, import them first (manage.py import_agents)"
-        near = difflib.get_close_matches(name.casefold(), [*self._by_slug, *self._by_name], n=5, cutoff=0.5)
+        similar = difflib.get_close_matches(name.casefold(), [*self._by_slug, *self._by_name], n=5, cutoff=0.5)
         slugs: list[str] = []
-        for match in near:
+        for match in similar:
             slugs += [author.slug for author in self._by_name.get(match, [])]
             if match in self._by_slug:
                 slugs.append(self._by_slug[match].slug)

@@ -267,11 +267,11 @@ def _agents_of(spans: Sequence[TraceSpan]) -> AgentsOfSpans:
 
 def _with_agent_slugs(calls: Sequence[Call], agents: AgentsOfSpans) -> list[Call]:
     """Return the calls with the slugs of their agents, those of spans around them where they name none."""
-    named: list[Call] = []
+    with_slugs: list[Call] = []
     for call in calls:
         name = call.agent or agents.names.get((call.trace, call.id), "")
-        named.append(replace(call, agent=agents.slug_of(name)))
-    return named
+        with_slugs.append(replace(call, agent=agents.slug_of(name)))
+    return with_slugs
 
 
 def _refuse_synthetic(channels: Iterable[Channel]) -> None:

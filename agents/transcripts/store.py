@@ -265,7 +265,7 @@ def _locked_channels(targets: dict[str, Target]) -> dict[str, Channel]:
     existing = set(Channel.objects.filter(slug__in=targets).values_list("slug", flat=True))
     missing = [target for slug, target in sorted(targets.items()) if slug not in existing]
     if missing:
-        made = [
+        new_channels = [
             Channel(
                 slug=target.slug,
                 name=target.name,
@@ -276,7 +276,7 @@ def _locked_channels(targets: dict[str, Target]) -> dict[str, Channel]:
             )
             for target in missing
         ]
-        Channel.objects.bulk_create(made, ignore_conflicts=True)
+        Channel.objects.bulk_create(new_channels, ignore_conflicts=True)
     locked = Channel.objects.select_for_update().filter(slug__in=targets).order_by("pk")
     channels = {channel.slug: channel for channel in locked}
     _make_members(channels, _announced_members(missing))

@@ -183,15 +183,15 @@ def new_turn(
     In a debate the conversation is empty here: a stage decides which messages are shown. Under a system prompt of the overrides there is
     no version.
     """
-    given = overrides or {}
+    run_overrides = overrides or {}
     newest_version = PersonaVersion.objects.filter(agent=OuterRef("pk")).order_by("-number").values("pk")[:1]
     facts = agent_facts()
     rows = Agent.objects.filter(pk=agent.pk).values("pk", version=Subquery(newest_version), **facts)
     columns: Mapping[str, Any] = rows.first() or {}
-    speaker = speaker_of(agent, given)
+    speaker = speaker_of(agent, run_overrides)
     transcript: list[Message] = []
     if channel.kind != Channel.Kind.DEBATE:
-        own = Overrides.of(given)
+        own = Overrides.of(run_overrides)
         apart = agent if own.apart else None
         transcript = recent_messages(channel=channel, trigger=trigger, until=own.until, apart=apart)
     is_stored_persona = speaker is agent
@@ -201,7 +201,7 @@ def new_turn(
         run=run,
         trigger=trigger,
         persona_version_id=columns.get("version") if is_stored_persona else None,
-        overrides=given,
+        overrides=run_overrides,
         facts={name: columns.get(name, False) for name in facts},
         transcript=transcript,
         preview=preview,

@@ -65,6 +65,7 @@ from correction.config.settings import (
     Mechanism,
     ResolvedConfig,
     merge,
+    own_and_defaults,
     read_changes,
 )
 from correction.models import AgentEvaluationConfig
@@ -183,18 +184,18 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
         is_as_shown = "_check" in request.POST or "_judge" in request.POST
         query = request.GET if is_as_shown else request.POST or request.GET
         choice = read_choice(query, stored.config)
-        here = gate_url(agent, **choice.query)
+        page_url = gate_url(agent, **choice.query)
         if "_save" in request.POST:
-            return self._save_gate(request, agent, choice, stored, here=here)
+            return self._save_gate(request, agent, choice, stored, page_url=page_url)
         if "_judge" in request.POST:
-            return self._judge_messages(request, agent, choice, here=here)
+            return self._judge_messages(request, agent, choice, page_url=page_url)
         sentence: dict[str, Any] = {}
         if "_check" in request.POST and agent is not None:
             if not request.user.has_perm(CHECK_PERMISSION):
                 raise PermissionDenied
             sentence = check_sentence(agent, request.POST.get("draft", ""), choice.checked)
         elif request.POST:
-            return HttpResponseRedirect(here)
+            return HttpResponseRedirect(page_url)
         context = gate_context(request, agent, choice, own=stored.edited, config=stored.config)
         if "progress" in request.GET:
             return JsonResponse({"waiting": context["waiting"]})
@@ -208,12 +209,12 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
             **context,
             sentence=sentence,
             live=live_url,
-            here=here,
+            page_url=page_url,
             history_url=history_url(agent),
         )
 
     def _save_gate(
-        self, request: HttpRequest, agent: Agent | None, choice: Choice, stored: StoredRows, *, here: str
+        self, request: HttpRequest, agent: Agent | None, choice: Choice, stored: StoredRows, *, page_url: str
     ) -> HttpResponse:
         """Store what the person chose for the gate; where it cannot be stored say why, and lead back to the page as it was filled in."""
         self._require_permission(request, change=True)
@@ -233,9 +234,11 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
             self.message_user(request, sentence, messages.ERROR)
         except ConfigError as error:
             self.message_user(request, f"{error}.", messages.ERROR)
-        return HttpResponseRedirect(here)
+        return HttpResponseRedirect(page_url)
 
-    def _judge_messages(self, request: HttpRequest, agent: Agent | None, choice: Choice, *, here: str) -> HttpResponse:
+    def _judge_messages(
+        self, request: HttpRequest, agent: Agent | None, choice: Choice, *, page_url: str
+    ) -> HttpResponse:
         """Queue messages of the replay to be judged: those not judged, or (button ``all``) also those only an evaluation judged."""
         if not request.user.has_perm(MEASURE):
             raise PermissionDenied
@@ -244,7 +247,7 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
             self.message_user(request, f"{counted(number, 'message waits', 'messages wait')} to be judged.")
         except ValueError as error:
             self.message_user(request, str(error), messages.ERROR)
-        return HttpResponseRedirect(here)
+        return HttpResponseRedirect(page_url)
 
     @console_page("target/<str:target>/history/")
     def target_history_view(self, request: HttpRequest, target: str) -> HttpResponse:
@@ -418,12 +421,7 @@ def _stored_rows(agent: Agent | None) -> StoredRows:
     condition = Q(is_defaults=True)
     if agent is not None:
         condition |= Q(agent=agent)
-    own = defaults = None
-    for row in AgentEvaluationConfig.objects.filter(condition).order_by():
-        if row.is_defaults:
-            defaults = row
-        else:
-            own = row
+    own, defaults = own_and_defaults(AgentEvaluationConfig.objects.filter(condition))
     config = merge(own=own, defaults=defaults)
     if agent is None:
         return StoredRows(edited=defaults, above=None, config=config)

@@ -128,13 +128,15 @@ class CorrectionLogAdmin(LogAdmin[CorrectionLog]):
 
     @admin.display(description="channel", ordering="session__channel")
     def place(self, log: CorrectionLog) -> SafeString:
-        source, channel = source_badge(log.session), log.session.channel
+        source = source_badge(log.session)
+        channel = log.session.channel
         return source if channel is None else display.lines(channel_link(channel), source)
 
     @admin.display(description="outcome", ordering="outcome")
     def outcome_mark(self, log: Any) -> SafeString:
         """Show how the session ended, and what became of this draft where that is something else."""
-        ended, own = ending_badge(log.session), attempt_badge(log)
+        ended = ending_badge(log.session)
+        own = attempt_badge(log)
         if log.committed:
             return own
         return ended if own == ended else display.lines(ended, format_html("this draft: {}", own))

@@ -141,7 +141,7 @@ class _Config(View):
             texts[name] = "" if value is None else setting.show(value)
         return ConfigFormSerializer(instance=texts)
 
-    def example(self, shown: Any) -> dict[str, Any]:
+    def example(self, stored: Any) -> dict[str, Any]:
         """Return what is stored. What inherits is left out: sent unchanged it would undo what another user has set meanwhile."""
         example: dict[str, Any] = {}
         for name in SETTINGS:

@@ -129,7 +129,8 @@ class GatePrecision(Figures):
     @answers(PrecisionAnswer)
     def retrieve(self, request: Request) -> Response:
         parameters = self.query
-        agent, window = parameters["agent"], stretch(parameters, default="all")
+        agent = parameters["agent"]
+        window = stretch(parameters, default="all")
         results = precision(agent=agent, window=window, dimension=parameters["dimension"] or "")
         answer = PrecisionAnswer(
             agent=agent.slug if agent else None, since=window.start, until=window.end, results=results

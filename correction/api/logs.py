@@ -125,7 +125,8 @@ class CorrectionLogs(Rows):
     filterset_class = LogFilters
 
     def get_queryset(self) -> QuerySet[CorrectionLog]:
-        logs, results = super().get_queryset(), GateDimensionResult.objects.order_by("dimension")
+        logs = super().get_queryset()
+        results = GateDimensionResult.objects.order_by("dimension")
         if self.action != "list":
             return logs.prefetch_related(Prefetch("dimension_results", results.select_related("marked_by")))
         brief = Prefetch("dimension_results", results.only("log_id", *_BRIEF))

@@ -322,10 +322,12 @@ class BehaviorRequests(Rows):
         most; asks no model.
         """
         row = self.get_object()
-        plan, why_not = None, ""
+        plan = None
+        why_not = ""
         try:
             planned = plan_request(request=row, n=self.query["messages"] or MESSAGES)
-            plan, why_not = _with_name(planned, row), planned.why_not
+            plan = _with_name(planned, row)
+            why_not = planned.why_not
         except BehaviorError as error:
             why_not = str(error)
         rows = BehaviorEffect.objects.filter(request=row).select_related("requested_by", "request__agent")
@@ -340,7 +342,8 @@ class BehaviorRequests(Rows):
         Fewer messages than wanted are judged where there are no more; with none before or after it is a 409, and so it is while one is
         under way. What was interrupted is judged again.
         """
-        row, body = self.get_object(), self.read_body()
+        row = self.get_object()
+        body = self.read_body()
         try:
             effect = queue_effect(request=row, messages=body.messages, user=request.user)  # type: ignore[arg-type]  # no user is anonymous here
         except BehaviorError as error:

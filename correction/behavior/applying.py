@@ -449,8 +449,9 @@ def _map_again_if_persona_changed(row: BehaviorRequest, allowed: Collection[str]
         warnings=list(dict.fromkeys((*row.warnings, MAPPED_AGAIN, *change.warnings))),
     )
     if new_doubts:
+        why = "; ".join(new_doubts)
         raise BehaviorError(
-            f"{since}, and what it comes to now is doubtful: {'; '.join(new_doubts)}; allowed: to apply that, to edit it, or to reject it"
+            f"{since}, and what it would change now is doubtful: {why}; allowed: to apply that, to edit it, or to reject it"
         )
 
 

@@ -169,13 +169,7 @@ def plan_before_after(
 
 def _estimated_cost(judge: str, input_tokens: Sequence[int]) -> Decimal | None:
     """Return what calls with so many tokens would cost, in US dollars; None where one has no price."""
-    total = Decimal(0)
-    for sent in input_tokens:
-        cost = ledger.estimate_cost(judge, sent, OUTPUT_TOKENS_PER_CLAIM)
-        if cost is None:
-            return None
-        total += cost
-    return total
+    return ledger.sum_if_all_priced(ledger.estimate_cost(judge, sent, OUTPUT_TOKENS_PER_CLAIM) for sent in input_tokens)
 
 
 def judge_before_after(

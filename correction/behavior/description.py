@@ -86,7 +86,8 @@ def _write(update: DescriptionUpdate) -> dict[str, Any]:
     It is left as it is where a person wrote it, the judge is an offline one, or it was edited while the model wrote; `error` says so then.
     It waits where the budget is spent, and is tried again or has failed where the call gave no answer.
     """
-    agent, judge = Agent.objects.get(pk=update.agent_id), model_of("judge")
+    agent = Agent.objects.get(pk=update.agent_id)
+    judge = model_of("judge")
     if _by_person(agent):
         return {"status": Status.COMPLETED, "error": BY_PERSON}
     if is_heuristic(judge):

@@ -66,7 +66,8 @@ def lifetime_of(request: BehaviorRequest) -> Lifetime:
     if version is None:
         moments = Moments(at=request.applied_at, until=reverted_at)
         return Lifetime(moments, REVERTED if reverted_at else "")
-    until, ended = reverted_at, REVERTED if reverted_at else ""
+    until = reverted_at
+    ended = REVERTED if reverted_at else ""
     changed = _first_version_without_it(request, version.number)
     if changed is not None and (until is None or changed.created_at < until):
         until = changed.created_at
@@ -79,7 +80,8 @@ def lifetime_of(request: BehaviorRequest) -> Lifetime:
 def _lifetime_in_scope(request: BehaviorRequest) -> Lifetime:
     """Return the lifetime of a request that holds in one channel or towards one person: other requests there tell it, not versions."""
     assert request.applied_at is not None  # noqa: S101 (callers checked)
-    until, ended = request.reverted_at, REVERTED if request.reverted_at else ""
+    until = request.reverted_at
+    ended = REVERTED if request.reverted_at else ""
     earlier, later = neighbours_in_scope(request)
     if later is not None and (until is None or later < until):
         until, ended = later, CHANGED

@@ -465,31 +465,30 @@ class _Sentence:
         Args:
             before, after: The words before and after the topic.
         """
-        language, name = self.language, self.language.name
+        language = self.language
+        is_verb_last = language.name in VERB_LAST_LANGUAGES
         turning_before = language["turning"].search(before)
         turning_after = language["turning"].search(after)
-        if turning_before and turning_after and name in ("de", "nl"):
+        if turning_before is None:
+            return not (turning_after and is_verb_last) or self.are_known_words(before, after)
+        if turning_after and language.name in ("de", "nl"):
             return has_pattern("not at the end", after)
-        if turning_before and pattern_named("taken away, after the topic").match(after):
+        if pattern_named("taken away, after the topic").match(after):
             return False  # "don't keep jokes away"
         first_after = "".join(after.split()[:1])
-        if (
-            turning_before
-            and pattern_named("verb with an object").search(before)
-            and language["known"].sub("", first_after)
-        ):
+        is_first_known = not language["known"].sub("", first_after)
+        if pattern_named("verb with an object").search(before) and not is_first_known:
             return False
-        if name in ("en", "de", "nl") and language.count(before, "not") > 1:
+        if language.name in ("en", "de", "nl") and language.count(before, "not") > 1:
             return False
-        if not turning_before and not (turning_after and name in VERB_LAST_LANGUAGES):
-            return True
-        beside = before
-        if turning_before and name not in VERB_LAST_LANGUAGES:
-            beside = before[turning_before.start() :]
-        beside = pattern_named("verb with adjectives").sub(r"\1 ", beside)
-        if name in VERB_LAST_LANGUAGES:
-            beside += f" {after}"
-        unknown_words = language["known"].sub(" ", beside).strip(" ,:;'-–")
+        if is_verb_last:
+            return self.are_known_words(before, after)
+        return self.are_known_words(before[turning_before.start() :])
+
+    def are_known_words(self, before: str, after: str = "") -> bool:
+        """Return whether each of the words is known; `after` are those after the topic, where they count."""
+        words = pattern_named("verb with adjectives").sub(r"\1 ", before)
+        unknown_words = self.language["known"].sub(" ", f"{words} {after}").strip(" ,:;'-–")
         return not unknown_words
 
     def direction_of_fault(self, clause: Clause, direction: Direction) -> Direction | None:
@@ -619,7 +618,8 @@ class _Sentence:
         In languages with the verb at the end ("Emojis weglassen") those after the topic count alone where none stands before it. "Little
         of it" after the topic is a lessening in each language.
         """
-        language, name = self.language, self.language.name
+        language = self.language
+        name = self.language.name
         is_little_after = has_pattern("little of it, after the topic", after)
         words_after = self.count_turning_words(after)
         if name in VERB_LAST_LANGUAGES and not language.has(before, "turning"):

@@ -100,22 +100,22 @@ def requests_of(person: str) -> QuerySet[BehaviorRequest]:
     requests = BehaviorRequest.objects.exclude(status__in=BehaviorRequest.WITHOUT_REQUEST).order_by(
         "-created_at", "-pk"
     )
-    theirs = Q(scope_key=person)
+    is_theirs = Q(scope_key=person)
     kind, _, rest = person.partition(":")
     number = rest.partition(":")[0]
     if f"{kind}:" not in PERSON_KINDS or not number.isdecimal() or len(number) > MOST_DIGITS:
         return requests.none()
     if kind == "user":
-        return requests.filter(theirs | Q(message__user=int(number)))
+        return requests.filter(is_theirs | Q(message__user=int(number)))
     channel = int(number)
-    own = requests.filter(theirs, message__isnull=False).select_related("message").first()
+    own = requests.filter(is_theirs, message__isnull=False).select_related("message").first()
     if own is not None and own.message is not None:  # the key holds no name: one of their messages tells it
-        return requests.filter(theirs | Q(message__channel=channel, message__outsider=own.message.outsider))
+        return requests.filter(is_theirs | Q(message__channel=channel, message__outsider=own.message.outsider))
     asked_there = requests.filter(message__channel=channel).exclude(message__outsider="")
     for name in asked_there.order_by().values_list("message__outsider", flat=True).distinct():
         if outsider_key(channel, name) == person:
-            theirs |= Q(message__channel=channel, message__outsider=name)
-    return requests.filter(theirs)
+            is_theirs |= Q(message__channel=channel, message__outsider=name)
+    return requests.filter(is_theirs)
 
 
 def messages_within(request: BehaviorRequest) -> Q | None:
@@ -250,12 +250,12 @@ def _channel_key(message: Message) -> str:
 
 def _held_at(moment: datetime, requests: Iterable[BehaviorRequest]) -> list[BehaviorRequest]:
     """Return those of the requests, applied and perhaps reverted since, that held at this moment."""
-    held = []
+    in_effect = []
     for request in requests:
         was_applied = request.applied_at is not None and request.applied_at <= moment
         if was_applied and (request.reverted_at is None or request.reverted_at > moment):
-            held.append(request)
-    return held
+            in_effect.append(request)
+    return in_effect
 
 
 def _people_answered(messages: Iterable[Message]) -> dict[int | None, str]:

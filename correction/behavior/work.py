@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -127,7 +127,10 @@ def _read_request(request: BehaviorRequest, owner: str) -> dict[str, Any] | None
         if not answers:
             answers = answers_without_model(words)
             if answers:
-                _store_gate_without_model(request, owner, answers["gate"])
+                gate = answers["gate"]
+                _store_answer(
+                    request, owner, gate_result=gate, confidence=gate["confidence"], judge=JUDGED_WITHOUT_MODEL
+                )
         ending = _ask_open_tiers(request, owner, message, agent, words, answers)
         if ending is not None:
             return ending
@@ -190,11 +193,6 @@ def _ask_open_tiers(
     return None
 
 
-def _store_gate_without_model(request: BehaviorRequest, owner: str, gate: Mapping[str, Any]) -> None:
-    """Store the gate's answer that needed no model."""
-    _store_answer(request, owner, gate_result=gate, confidence=gate["confidence"], judge=JUDGED_WITHOUT_MODEL)
-
-
 def _ending_without_map(answers: Answers, warnings: list[str]) -> dict[str, Any]:
     """Return the columns of a message that asks for nothing, or for something that is not clear."""
     gate = answers["gate"]
@@ -228,6 +226,6 @@ def _store_answer(request: BehaviorRequest, owner: str, **fields: Any) -> None:
     Raises:
         LeaseLost: Another worker has it, or it was cancelled.
     """
-    mine = BehaviorRequest.objects.filter(pk=request.pk, status=Status.RUNNING, lease_owner=owner)
-    if not retry_on_outage(lambda: mine.update(**fields)):
+    leased_row = BehaviorRequest.objects.filter(pk=request.pk, status=Status.RUNNING, lease_owner=owner)
+    if not retry_on_outage(lambda: leased_row.update(**fields)):
         raise LeaseLost("another worker has it, or it was cancelled")

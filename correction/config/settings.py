@@ -19,7 +19,7 @@ import sentry_sdk
 from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from simple_history.models import HistoricalRecords
 
 from agents.models import Agent
@@ -741,15 +741,18 @@ def resolve_config(agent: Agent, overrides: Mapping[str, Any] | None = None) -> 
         overrides: Values for one run (`Run.overrides`); names that are no field, None, and values that are not allowed are passed over.
     """
     with sentry_sdk.start_span(op="correction.config", name="resolve config") as span:
-        own = defaults = None
-        for row in AgentEvaluationConfig.objects.filter(Q(agent=agent) | Q(is_defaults=True)).order_by():
-            if row.is_defaults:
-                defaults = row
-            else:
-                own = row
+        own, defaults = own_and_defaults(AgentEvaluationConfig.objects.filter(Q(agent=agent) | Q(is_defaults=True)))
         resolved = merge(own=own, defaults=defaults, overrides=_valid_overrides(overrides or {}))
         span.set_data("gate_mode", resolved.gate_mode)
         return resolved
+
+
+def own_and_defaults(
+    rows: QuerySet[AgentEvaluationConfig],
+) -> tuple[AgentEvaluationConfig | None, AgentEvaluationConfig | None]:
+    """Return which of these rows, one agent's and that of the defaults, is which; None for one that is not there."""
+    by_kind = {row.is_defaults: row for row in rows.order_by()}
+    return by_kind.get(False), by_kind.get(True)
 
 
 def resolve_all(agents: Iterable[Agent]) -> list[tuple[Agent, ResolvedConfig]]:

@@ -76,7 +76,7 @@ def _gate_session() -> GateSession | None:
     return sessions.select_related("agent", "channel").order_by("-pk").first()
 
 
-def tell(out: Any, *, agents: Sequence[Agent], results: Sequence[Captured]) -> None:
+def print_story(out: Any, *, agents: Sequence[Agent], results: Sequence[Captured]) -> None:
     """Print the story.
 
     Args:
@@ -86,13 +86,13 @@ def tell(out: Any, *, agents: Sequence[Agent], results: Sequence[Captured]) -> N
     console = console_on(out)
     overview = drift_overview(agents, next(iter(judged_ways()), None))
     drifted = [drift for drift in overview.drifts if drift.state == "drifted"]
-    _tell_measured(console, agents, results)
-    _tell_drift(console, overview, drifted)
-    _tell_gate(console)
-    _tell_next(console, drifted)
+    _print_measured(console, agents, results)
+    _print_drift(console, overview, drifted)
+    _print_gate(console)
+    _print_next(console, drifted)
 
 
-def _tell_measured(console: Console, agents: Sequence[Agent], results: Sequence[Captured]) -> None:
+def _print_measured(console: Console, agents: Sequence[Agent], results: Sequence[Captured]) -> None:
     """Print of what builds how many messages were judged, by what, and how much of it was scored."""
     messages = Message.objects.filter(agent__in=agents, synthetic=False, tags__has_key=BUILD)
     by_build = messages.order_by().values_list(KeyTextTransform(BUILD, "tags")).annotate(Count("pk"))
@@ -121,7 +121,7 @@ def _tell_measured(console: Console, agents: Sequence[Agent], results: Sequence[
         _paragraph(console, not_usable)
 
 
-def _tell_drift(console: Console, overview: Overview, drifted: Sequence[AgentDrift]) -> None:
+def _print_drift(console: Console, overview: Overview, drifted: Sequence[AgentDrift]) -> None:
     """Print who drifted, a line each, and of the first one the messages that show it."""
     _heading(console, "2. Who drifted, and since when")
     others = [f"{overview.states[state]} {state}" for state in OTHER_STATES if overview.states.get(state)]
@@ -136,10 +136,10 @@ def _tell_drift(console: Console, overview: Overview, drifted: Sequence[AgentDri
             sentence = f"{sentence.removesuffix('.')}, {day_text(drift.main.since_at)}."
         rows.append((f"[red]{snippet(drift.agent.display_name)}[/]", snippet(sentence)))
     _columns(console, rows)
-    _tell_evidence(console, drifted[0])
+    _print_evidence(console, drifted[0])
 
 
-def _tell_evidence(console: Console, drift: AgentDrift) -> None:
+def _print_evidence(console: Console, drift: AgentDrift) -> None:
     """Print of one agent what was asked, the best message before and the worst now, and how sure the change is."""
     main = drift.main
     if main is None:
@@ -159,7 +159,7 @@ def _tell_evidence(console: Console, drift: AgentDrift) -> None:
     _paragraph(console, f"{points}; {why_drifted(drift)}.")
 
 
-def _tell_gate(console: Console) -> None:
+def _print_gate(console: Console) -> None:
     """Print what the gate did to the two drafts, and what was sent."""
     session = _gate_session()
     if session is None or session.agent is None:
@@ -184,7 +184,7 @@ def _tell_gate(console: Console) -> None:
     _columns(console, rows)
 
 
-def _tell_next(console: Console, drifted: Sequence[AgentDrift]) -> None:
+def _print_next(console: Console, drifted: Sequence[AgentDrift]) -> None:
     """Print commands to go on with."""
     slug = drifted[0].agent.slug if drifted else "michael"
     scene = "debate" if apps.is_installed("agents.debates") else "correction"

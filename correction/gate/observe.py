@@ -133,14 +133,11 @@ def estimate_check(*, message: Message, agent: Agent, dimensions: Sequence[str])
 
 def _estimated_cost(questions: Sequence[Question], judge: str) -> Decimal | None:
     """Return the US dollars that answering the questions costs; None where the judge has no price."""
-    total = Decimal(0)
+    costs = []
     for question in questions:
         tokens_out = len(question.propositions) * answer_length(judge).tokens
-        cost = ledger.estimate_cost(judge, estimate_tokens(build_request(question)), tokens_out)
-        if cost is None:
-            return None
-        total += cost
-    return total
+        costs.append(ledger.estimate_cost(judge, estimate_tokens(build_request(question)), tokens_out))
+    return ledger.sum_if_all_priced(costs)
 
 
 def _median_seconds(judge: str) -> float | None:
@@ -262,11 +259,11 @@ def _judge(observed: ObservedMessage) -> dict[str, Any]:
         steps = observation.next_steps(may_wait=may_wait)
         if any(isinstance(step, InBatch) for step in steps):
             return {"status": Status.PENDING, "error": "", "waits_since": timezone.now(), "batch": None}
-        replies = _with_what_is_asked_at_once(observation, steps)
+        replies = _ask_what_no_batch_answers(observation, steps)
     return _log(observed, observation, replies)
 
 
-def _with_what_is_asked_at_once(
+def _ask_what_no_batch_answers(
     observation: Observation, steps: Sequence[Reply | InBatch | LLMRequest]
 ) -> list[Reply | None]:
     """Return the replies of the batch, and those to what is to be asked at once: None for each of these where the budget is used up."""

@@ -115,11 +115,11 @@ def evaluate_interventions(
         longest_window = max(intervention.window for intervention in own)
         surroundings = Surroundings.read(agent=turn.agent, channel=turn.channel, reach=longest_window)
         evaluations = [_begin(intervention, surroundings) for intervention in own]
-        _end_those_that_fired_lately(turn, evaluations, surroundings)
+        _apply_cooldown(turn, evaluations, surroundings)
         with one_message():  # the patterns of all functions share the time limit of one message
             for evaluation in evaluations:
                 _ask_functions(evaluation)
-        _end_asked_lately(turn, evaluations, surroundings)
+        _apply_ask_every(turn, evaluations, surroundings)
         judge_calls = _ask_judges(turn, evaluations, config)
         for evaluation in evaluations:
             _decide_and_fire(evaluation)
@@ -145,7 +145,7 @@ def _begin(intervention: Intervention, surroundings: Surroundings) -> Evaluation
     return Evaluation(intervention=intervention, context=context)
 
 
-def _end_those_that_fired_lately(turn: Turn, evaluations: Sequence[Evaluation], surroundings: Surroundings) -> None:
+def _apply_cooldown(turn: Turn, evaluations: Sequence[Evaluation], surroundings: Surroundings) -> None:
     """End, as not fired, those that fired fewer messages ago for this agent in this channel than their cooldown; one query for all."""
     cooling = [evaluation for evaluation in evaluations if evaluation.intervention.cooldown_messages]
     if not cooling:
@@ -163,7 +163,7 @@ def _end_those_that_fired_lately(turn: Turn, evaluations: Sequence[Evaluation], 
             )
 
 
-def _end_asked_lately(turn: Turn, evaluations: Sequence[Evaluation], surroundings: Surroundings) -> None:
+def _apply_ask_every(turn: Turn, evaluations: Sequence[Evaluation], surroundings: Surroundings) -> None:
     """End, as not fired, those about which a judge was asked lately in this channel, in whichever agent's turn; one query for all.
 
     Lately: fewer messages ago than their `ask_every`; 0 asks each time. Those that are decided already stay as they are.

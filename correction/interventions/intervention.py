@@ -285,13 +285,13 @@ class Intervention:
             raise ValueError(
                 f"the name {self.name[:100]!r} has {len(self.name)} characters; allowed: 1 to {LONGEST_NAME}"
             )
-        named = f"intervention {self.name!r}"
+        label = f"intervention {self.name!r}"
         if not self.preconditions:
-            raise ValueError(f"{named} has no precondition; it needs at least one")
+            raise ValueError(f"{label} has no precondition; it needs at least one")
         if not 1 <= self.window <= LONGEST_WINDOW:
-            raise ValueError(f"{named}: window is {self.window}; allowed: 1 to {LONGEST_WINDOW}")
+            raise ValueError(f"{label}: window is {self.window}; allowed: 1 to {LONGEST_WINDOW}")
         if self.cooldown_messages < 0:
-            raise ValueError(f"{named}: cooldown_messages is {self.cooldown_messages}; allowed: 0 or more")
+            raise ValueError(f"{label}: cooldown_messages is {self.cooldown_messages}; allowed: 0 or more")
 
     @property
     def functional(self) -> tuple[FunctionalPrecondition, ...]:

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from agents.kit.refusals import Refused
 from agents.models import Agent
-from correction.config.settings import AgentEvaluationConfig, ResolvedConfig, merge
+from correction.config.settings import AgentEvaluationConfig, ResolvedConfig, merge, own_and_defaults
 from correction.gate.actions import Action, persona_of
 from correction.gate.check import check_actions
 from correction.gate.plan import CheckPlan, plan_check
@@ -106,13 +106,8 @@ def find_speaker(parameters: Parameters, *, is_call: bool) -> Speaker:
     Raises:
         Refused: There is no such agent.
     """
-    own = defaults = None
     rows = AgentEvaluationConfig.objects.filter(Q(is_defaults=True) | Q(agent__slug=parameters.agent))
-    for row in rows.select_related("agent").order_by():
-        if row.is_defaults:
-            defaults = row
-        else:
-            own = row
+    own, defaults = own_and_defaults(rows.select_related("agent"))
     config = merge(own=own, defaults=defaults)
     agent = own.agent if own is not None else None
     if parameters.agent and agent is None and (is_call or not config.gate_is_off):

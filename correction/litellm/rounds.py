@@ -100,7 +100,7 @@ def _note_call(gateway_round: Round, speaker: Speaker, user_id: int) -> None:
     A client may give its calls ids of its own, and two calls the same: the earlier one, whether it got a reply or not, goes on under
     another id.
     """
-    _set_aside(_rows_of(gateway_round, user_id))
+    _rename_call(_rows_of(gateway_round, user_id))
     GatedReply.objects.bulk_create([_new_row(gateway_round, speaker, user_id)], ignore_conflicts=True)
 
 
@@ -118,7 +118,7 @@ def _caller(gateway_round: Round) -> str:
     return salted_hmac("caller", json.dumps(known_by), algorithm="sha256").hexdigest()
 
 
-def _set_aside(rows: QuerySet[GatedReply]) -> None:
+def _rename_call(rows: QuerySet[GatedReply]) -> None:
     """Give a call another id, so that a new one may have its id."""
     rows.update(call_id=f"earlier:{uuid4()}")
 
@@ -214,7 +214,7 @@ def _update_replies(gateway_round: Round, speaker: Speaker, user_id: int, change
             if row.rounds:
                 return None
             # It got no reply in time: what was said before is not known any more.
-            _set_aside(_rows_of(gateway_round, user_id))
+            _rename_call(_rows_of(gateway_round, user_id))
             continue
         replies = [ReplySoFar.model_validate(reply) for reply in row.replies]
         matched = match_replies(texts, replies, work_id=f"{row.pk} {row.created_at.isoformat()}")
@@ -288,13 +288,14 @@ def _check_text(reply: ReplySoFar, text: str, checker: Checker) -> None:
         if reply.outcome == Outcome.FORCED_THROUGH:  # no attempt is left: it is said, and what follows is checked
             reply.force(failure.end, failure.result)
             continue
-        is_unfinished = failure.end not in ends
         is_first_round = reply.rounds == 1
-        if is_unfinished and reply.passed.strip() and not is_first_round and not is_withheld_again:
-            # It may be well once it is finished. Where this was the last round, the reply ends with its last sentence that passed.
+        is_unfinished = failure.end not in ends
+        may_wait = is_unfinished and not is_first_round and not is_withheld_again
+        if may_wait and reply.passed.strip():
+            # It may pass once it is finished. Where this was the last round, the reply ends with its last sentence that passed.
             reply.withhold(failure.result, from_place=len(reply.passed))
             return
-        if is_unfinished and not is_first_round and not is_withheld_again and _fails_by_last_word(reply, checker, text):
+        if may_wait and _fails_by_last_word(reply, checker, text):
             reply.withhold(failure.result, from_place=_start_of_last_word(text))
             return
         if checker.is_sent_as_written and not is_first_round:

@@ -220,7 +220,7 @@ def _dimension(run: EvaluationRun, summary: DimensionSummary, *, may_read: bool)
     ideas quote messages: a user who may not read these (`may_read`) gets neither.
     """
     context: dict[str, Any] = {
-        "of": summary,
+        "summary": summary,
         "score": number(summary.score, summary.count, share=summary.share, why=summary.reason or summary.not_evaluable),
         "counts": counts(summary),
         "ideas": idea_rows(run) if may_read and summary.dimension in COUNTED else [],

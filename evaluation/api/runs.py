@@ -68,8 +68,8 @@ class Evaluations(Rows):
     bodies: ClassVar = {"create": RunRequest}
     what = "evaluation"
 
-    def example(self, shown: Any) -> dict[str, Any]:
-        return {"agent": "", "dimensions": ["adherence"]} if self.action == "create" else super().example(shown)
+    def example(self, stored: Any) -> dict[str, Any]:
+        return {"agent": "", "dimensions": ["adherence"]} if self.action == "create" else super().example(stored)
 
     def get_filterset_class(self) -> type[Filters]:
         return WholeRunFilters if self.action == "retrieve" else super().get_filterset_class()

@@ -454,18 +454,18 @@ def _violations_found(judgements: Sequence[_LabelledJudgement]) -> tuple[Figure,
 
     Judgements about which people are divided equally are left out.
     """
-    found = real = found_and_real = 0
+    found_by_judge = found_by_people = found_by_both = 0
     for judgement in judgements:
         of_people = judgement.higher_is_better(judgement.people_mean)
         if of_people == MIDDLE:
             continue
         is_real = of_people < MIDDLE
         is_found = judgement.higher_is_better(judgement.raw) < MIDDLE
-        real += is_real
-        found += is_found
-        found_and_real += is_real and is_found
-    precision = _share(found_and_real, found, none="the judge found no violation")
-    recall = _share(found_and_real, real, none="people found no violation")
+        found_by_people += is_real
+        found_by_judge += is_found
+        found_by_both += is_real and is_found
+    precision = _share(found_by_both, found_by_judge, none="the judge found no violation")
+    recall = _share(found_by_both, found_by_people, none="people found no violation")
     return precision, recall
 
 

@@ -104,9 +104,9 @@ class Labels(Listed):
             raise Conflict(f"judgement {score.pk} cannot be labelled: {why_not}")
         user: User = request.user  # type: ignore[assignment]  # the permission refuses anonymous users
         annotator = user.get_username()
-        again = ScoreLabel.objects.filter(evaluation_score=score, annotator=annotator, withdrawn=False).exists()
+        is_relabelled = ScoreLabel.objects.filter(evaluation_score=score, annotator=annotator, withdrawn=False).exists()
         try:
             label = save_label(score=score, annotator=annotator, value=body.value, note=body.note, user=user)
         except ValueError as error:  # deleted meanwhile, or the user's name is too long for an annotator's
             raise Conflict(str(error)) from None
-        return Response(self.shown(label), status=200 if again else 201)
+        return Response(self.shown(label), status=200 if is_relabelled else 201)

@@ -294,8 +294,8 @@ def _questions(trial: FewShotTrial, rows: Sequence[EvaluationScore]) -> Iterator
     examples = make_examples([item.score for item in trial.labelled])
     for row in rows:
         question = asked_again(row)
-        beside = [examples[item.score] for item in chosen[row.pk]]
-        examples_shown = examples_beside(beside, dimension=trial.dimension, message=row.message)
+        other_examples = [examples[item.score] for item in chosen[row.pk]]
+        examples_shown = examples_beside(other_examples, dimension=trial.dimension, message=row.message)
         arms: dict[Arm, tuple[Example, ...]] = {"before": (), "after": examples_shown}
         for arm, examples_of_arm in arms.items():
             yield Question(

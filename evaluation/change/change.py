@@ -576,7 +576,7 @@ def change_of_rate(change: AnyChange, before: Scores, now: Scores, *, of_ten: in
     interval = Interval(points - low, points + high)
     update = {
         "interval": interval,
-        "interval_note": f"of what is missing to {of_ten} of 10 messages, for so many are asked",
+        "interval_note": f"of what is missing to the {of_ten} of 10 messages that are asked for",
         "reason": f"in {_in_ten(change.candidate)} of 10 messages, {_in_ten(change.baseline)} in the baseline; {of_ten} are asked for",
         "p_value": p_value,
         "verdict": _verdict_by_hits(points, interval, p_value, margin),

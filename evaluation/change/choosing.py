@@ -157,11 +157,11 @@ def _measured_or_known(
     """Return a summary of each, in this order: of an evaluation that judged just this before, else of one that is made now."""
     reusable_runs = [reusable(spec) for spec in specs]
     missing = [spec for spec, run in zip(specs, reusable_runs, strict=True) if run is None]
-    made: Iterator[Captured] = iter(())
+    captured: Iterator[Captured] = iter(())
     if missing:
         # A person looks at two builds, however old: what comes out is on the screen, and no alert.
-        made = iter(capture(missing, prepared=prepared, progress=progress, alerts=False))
-    return [next(made).summary if run is None else summarize(run) for run in reusable_runs]
+        captured = iter(capture(missing, prepared=prepared, progress=progress, alerts=False))
+    return [next(captured).summary if run is None else summarize(run) for run in reusable_runs]
 
 
 def with_note_on_undated(comparison: Comparison) -> Comparison:

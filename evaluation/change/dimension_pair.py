@@ -253,12 +253,10 @@ class DimensionPair:
             return self.before.sample, self.now.sample
         on_their_own = {*self.over_window, *self.by_rate}
         compared = {p: pair for p, pair in self.same.items() if p not in on_their_own}
-        if self.by_rate and not any(
-            before.score is not None or now.score is not None for before, now in compared.values()
-        ):
-            return Sample(score=self.before.score), Sample(score=self.now.score)
         scored_before = [p for p, (before, _) in compared.items() if before.score is not None]
         scored_now = [p for p, (_, now) in compared.items() if now.score is not None]
+        if self.by_rate and not scored_before and not scored_now:
+            return Sample(score=self.before.score), Sample(score=self.now.score)
         if scored_before and scored_now:  # else there is nothing to compare: what there is is shown
             scored_before = [p for p in scored_before if p in scored_now]
             scored_now = scored_before

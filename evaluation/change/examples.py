@@ -115,13 +115,13 @@ def _as_message(row: EvaluationScore) -> WorstMessage:
         worst.text = _excerpt(message.text)
     if message.sent_at:
         worst.sent_at = message.sent_at.isoformat()
-    heard = heard_before([message]).get(message.pk)
+    heard = preceding_messages([message]).get(message.pk)
     if heard is not None:
         worst.heard = f"{heard.author_name}: {_excerpt(heard.text)}"
     return worst
 
 
-def heard_before(messages: Iterable[Message]) -> dict[int, Message]:
+def preceding_messages(messages: Iterable[Message]) -> dict[int, Message]:
     """Return the message just before each of these in its channel, by primary key; one that began its channel is left out."""
     earlier = Message.objects.filter(channel=OuterRef("channel"), position__lt=OuterRef("position"))
     newest_earlier = Subquery(earlier.order_by("-position").values("pk")[:1])

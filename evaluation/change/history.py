@@ -189,7 +189,10 @@ def histories(
         judged: Only by this judge and procedure.
     """
     runs = _newest_runs(agents, judged)
-    names = {name for run in runs.values() for name in run.dimensions if name not in COUNTED}
+    names: set[str] = set()
+    for run in runs.values():
+        names.update(run.dimensions)
+    names.difference_update(COUNTED)
     if dimensions:
         names &= set(dimensions)
     scored_messages = _scores_of_messages(runs, names & set(BY_MESSAGE))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, median_low
 from typing import Any, NamedTuple
@@ -209,10 +209,14 @@ def _read_judgements(
 
 def _has_messages(judgements: Mapping[str, Mapping[str, _PropositionJudgements]]) -> bool:
     """Return whether single messages were judged."""
-    all_judged: list[_PropositionJudgements] = []
+    return any(of_proposition.messages for of_proposition in _of_all_propositions(judgements))
+
+
+def _of_all_propositions(
+    judgements: Mapping[str, Mapping[str, _PropositionJudgements]],
+) -> Iterator[_PropositionJudgements]:
     for by_proposition in judgements.values():
-        all_judged += by_proposition.values()
-    return any(of_proposition.messages for of_proposition in all_judged)
+        yield from by_proposition.values()
 
 
 def _clusters_of_messages(
@@ -227,9 +231,7 @@ def _clusters_of_messages(
     if run.simulated:
         by_situation = _clusters_by_situation(dict(messages.values_list("pk", "tags").iterator()))
         return {pk: _Cluster(name) for pk, name in by_situation.items()}
-    is_sampled = any(
-        of_proposition.is_sampled for of_dimension in judgements.values() for of_proposition in of_dimension.values()
-    )
+    is_sampled = any(of_proposition.is_sampled for of_proposition in _of_all_propositions(judgements))
     clusters: dict[int, _Cluster] = {}
     columns = ("pk", "channel__slug", "external_id", "text", "sent_at", "position")
     for pk, channel, external_id, text, sent_at, position in messages.values_list(*columns).iterator():

@@ -143,8 +143,8 @@ def _what_is_lacking(drift: AgentDrift) -> str:
 
 def _lost_words(drift: AgentDrift) -> str:
     """Return the propositions of which less than half as much is scored, a few of them by name."""
-    named = [f"“{_name(drift, lost)}” {lost.before} → {lost.now}" for lost in drift.lost[:MOST_LOST]]
-    words = ", ".join(named)
+    propositions = [f"“{_name(drift, lost)}” {lost.before} → {lost.now}" for lost in drift.lost[:MOST_LOST]]
+    words = ", ".join(propositions)
     others = len(drift.lost) - MOST_LOST
     return f"{words} and {others} more" if others > 0 else words
 

@@ -13,7 +13,7 @@ change of the prompts that changes scores is found, too.
 the first answers after the draw are the reference.
 
 **Repeated looks**: each look is one test of `change_of`, the pairs clustered by message. It counts as a change where it is sure, at least
-half a point, and its p value is at most `level_of_one_look`, the rate of false alarms of all drift alerts. However many schedules use a
+half a point, and its p value is at most `level_of_one_test`, the rate of false alarms of all drift alerts. However many schedules use a
 judge, and however often one is fired by hand, there is about one look per period of that level (`LEAST_PERIOD`). The test takes the noise
 of one answer to be independent of that of another message. A change of less than half a point raises no alert.
 """
@@ -67,7 +67,7 @@ from evaluation.runs.planning import make_plan, new_run, subject_of
 from evaluation.runs.spec import RunSpec
 from evaluation.scorers.subjects import ChannelSubject, Subject
 from evaluation.statistics.bootstrap import Observation
-from evaluation.statistics.change_point import level_of_one_look
+from evaluation.statistics.change_point import level_of_one_test
 from evaluation.statistics.difference import MARGIN
 
 log = logging.getLogger("evaluation.sentinel")
@@ -337,7 +337,7 @@ def _check(check: SentinelCheck, *, owner: str) -> None:
     else:
         has_ended = _conclude(check, owner)
     if has_ended:
-        look_at_waiting(check)
+        check_waiting(check)
 
 
 @dataclass(frozen=True, slots=True)
@@ -404,8 +404,8 @@ def _store_answers(check: SentinelCheck, answered: Answered, owner: str) -> None
         check.identity = _identity(sentinel, verdict.served_model).model_dump()
     if not check.extend_lease(owner=owner, lease=lease()):
         raise LeaseLost(f"another worker has {check}")
-    mine = SentinelCheck.objects.filter(pk=check.pk, lease_owner=owner)
-    mine.update(answers=check.answers, identity=check.identity)
+    leased_row = SentinelCheck.objects.filter(pk=check.pk, lease_owner=owner)
+    leased_row.update(answers=check.answers, identity=check.identity)
 
 
 def _identity(sentinel: JudgeSentinel, served_model: str) -> JudgeIdentity:
@@ -485,7 +485,7 @@ def is_change(change: ChangeResult, *, every: timedelta) -> bool:
     Args:
         every: Time between two looks.
     """
-    return change.is_sure and change.p_value is not None and change.p_value <= level_of_one_look(every=every)
+    return change.is_sure and change.p_value is not None and change.p_value <= level_of_one_test(every=every)
 
 
 def _take_first_answers(sentinel: JudgeSentinel, items: Sequence[Frozen], check: SentinelCheck) -> None:
@@ -524,7 +524,7 @@ def change_words(check: SentinelCheck) -> str:
 
 
 # -- after a check
-def look_at_waiting(check: SentinelCheck) -> None:
+def check_waiting(check: SentinelCheck) -> None:
     """Look for sharp falls in the evaluations that were completed while their judge was checked.
 
     Those that waited for an earlier check which crashed are among them. Lasting falls are looked for by workers anyway, as soon as no check

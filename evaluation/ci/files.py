@@ -16,9 +16,10 @@ from django.db.backends.sqlite3.base import DatabaseWrapper
 
 from agents.kit.files.source import FileError
 from agents.kit.llm.prices import forget_prices, seed_prices
+from agents.models import Agent
 from agents.personas.reader import import_agents
 from agents.personas.shape import PersonaError
-from agents.transcripts.importer import AUTO, ReadOptions, import_transcript
+from agents.transcripts.importer import AUTO, ImportReport, ReadOptions, import_transcript
 from agents.transcripts.records import OptionError
 from evaluation.propositions.files import PropositionError, file_problems
 
@@ -109,12 +110,7 @@ def load_files(
     Raises:
         UnusableFiles: A file cannot be read, or no agent says anything in the transcripts.
     """
-    try:
-        agents = [result.agent for result in import_agents(path=personas)]
-    except PersonaError as error:
-        raise UnusableFiles(f"--personas {error}") from None
-    except OSError as error:
-        raise UnusableFiles(f"--personas {personas}: {error.strerror}") from None
+    agents = _import_personas(personas)
     options = ReadOptions(format=format, speaker_map=dict(speakers or {}), columns=dict(columns or {}), dates=dates)
     warnings: list[str] = []
     agent_of_speaker: dict[str, str | None] = {}  # None: the speaker is none of the agents
@@ -123,12 +119,7 @@ def load_files(
         if path.stem in stems:  # a channel is called as its file
             raise UnusableFiles(f"--transcript {path}: another one is called {path.stem}, too; rename one of them")
         stems.add(path.stem)
-        try:
-            report = import_transcript(path, options)
-        except FileError as error:
-            raise UnusableFiles(f"--transcript {error}") from None
-        except (OptionError, OSError) as error:
-            raise UnusableFiles(f"--transcript {path}: {error}") from None
+        report = _import(path, options)
         warnings += [f"{path}: {warning}" for warning in report.warnings]
         for name, speaker in report.speakers.items():
             agent_of_speaker[name] = speaker.agent
@@ -139,3 +130,21 @@ def load_files(
             f"none of {slugs} speaks in the transcript; its speakers: {names}; --map SPEAKER=SLUG says who is who"
         )
     return warnings
+
+
+def _import_personas(path: Path) -> list[Agent]:
+    try:
+        return [result.agent for result in import_agents(path=path)]
+    except PersonaError as error:
+        raise UnusableFiles(f"--personas {error}") from None
+    except OSError as error:
+        raise UnusableFiles(f"--personas {path}: {error.strerror}") from None
+
+
+def _import(transcript: Path, options: ReadOptions) -> ImportReport:
+    try:
+        return import_transcript(transcript, options)
+    except FileError as error:
+        raise UnusableFiles(f"--transcript {error}") from None
+    except (OptionError, OSError) as error:
+        raise UnusableFiles(f"--transcript {transcript}: {error}") from None

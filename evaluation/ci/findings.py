@@ -582,11 +582,11 @@ def find_hits(results: Sequence[AgentResult], limits: Limits) -> list[Finding]:
     for result in results:
         for dimension in result.changes:
             for change in result.proposition_changes(dimension.dimension):
-                shown = shown_by(change)
-                if change.hits is None or shown is None or is_regression(change, limits):
+                by_hits = shown_by(change)
+                if change.hits is None or by_hits is None or is_regression(change, limits):
                     continue
-                data = {"proposition": change.proposition, "verdict": shown.verdict, "figures": shown.figures}
-                findings.append(_change_finding(result, change, kind="hits", verdict=shown.verdict, data=data))
+                data = {"proposition": change.proposition, "verdict": by_hits.verdict, "figures": by_hits.figures}
+                findings.append(_change_finding(result, change, kind="hits", verdict=by_hits.verdict, data=data))
     return findings
 
 

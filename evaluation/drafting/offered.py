@@ -128,11 +128,12 @@ def _read(sentence: str, is_forbidden: bool) -> Iterator[tuple[str, dict[str, st
         yield f"{unit}s", {"number": str(number)}
         return
     never = _NEVER.search(sentence)
-    if is_forbidden or never:
-        yield from _forbidden(
-            sentence[never.end() :] if never else sentence,
-            is_worth_words=is_forbidden or (never is not None and never[0].lower() == "never"),
-        )
+    if never:
+        says_never = never[0].lower() == "never"
+        yield from _forbidden(sentence[never.end() :], is_worth_words=is_forbidden or says_never)
+        return
+    if is_forbidden:
+        yield from _forbidden(sentence, is_worth_words=True)
         return
     phrases = _quoted(sentence)
     if phrases and _SAYS.search(sentence):
@@ -171,7 +172,8 @@ def _bare_words(what: str) -> list[str]:
     if match is None:
         return []
     words = [word.strip() for word in re.split(r",|\bor\b|\band\b|\bnor\b", match[1]) if word.strip()]
-    return words if all(len(word.split()) <= 2 and len(word) <= LONGEST_PHRASE for word in words) else []
+    is_clause = any(len(word.split()) > 2 or len(word) > LONGEST_PHRASE for word in words)
+    return [] if is_clause else words
 
 
 def _quoted(sentence: str) -> list[str]:

@@ -128,10 +128,10 @@ def sentence_in(fields: Mapping[str, Any]) -> Sentence | None:
             filled["of_ten"] = str(of_ten or 10)
         sentence = Sentence(kind, filled)
         try:
-            made = sentence.fields()
+            sentence_fields = sentence.fields()
         except NotFilledIn:
             return None
-        if made["rule"] == rule:
+        if sentence_fields["rule"] == rule:
             return sentence
     return None
 

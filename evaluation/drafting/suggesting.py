@@ -194,7 +194,7 @@ class Suggestions(BaseModel):
     output_tokens: int
     cost_usd: float | None
     unpriced_calls: int
-    of: SkipValidation[Any] = Field(exclude=True)
+    agent_row: SkipValidation[Any] = Field(exclude=True)
     judge: str = Field(exclude=True)
     usable: SkipValidation[Sequence[Suggestion]] = Field(exclude=True)
     spent: SkipValidation[Totals] = Field(exclude=True)
@@ -311,7 +311,7 @@ def _build_suggestions(
         reason=reason,
         failed=sifted is None,
         **spent_json(spent),
-        of=agent,
+        agent_row=agent,
         judge=judge,
         usable=usable,
         spent=spent,
@@ -584,7 +584,7 @@ def write_suggestions(suggestions: Suggestions, *, folder: Path) -> None:
     """
     if not suggestions.usable:
         return
-    agent: Agent = suggestions.of
+    agent: Agent = suggestions.agent_row
     path = path_for(folder, agent.slug)
     before = read_bytes(path)
     entries = [suggestion.entry for suggestion in suggestions.usable]

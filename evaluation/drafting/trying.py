@@ -81,7 +81,7 @@ class Trial(BaseModel):
         spread: Standard deviation between messages, in points; None with fewer than two scores.
         noise: Standard deviation of one judgement around its message's mean, in points; None without repeats.
         hint: What to think about before accepting it; empty when nothing stands out.
-        about: The proposition. `of`: the agent.
+        about: The proposition. `agent_row`: the agent.
     """
 
     proposition: str
@@ -104,7 +104,7 @@ class Trial(BaseModel):
     hint: str
     reason: str
     about: SkipValidation[Proposition] = Field(exclude=True)
-    of: SkipValidation[Any] = Field(exclude=True)
+    agent_row: SkipValidation[Any] = Field(exclude=True)
     spent: SkipValidation[Totals] = Field(exclude=True)
 
 
@@ -138,7 +138,7 @@ def _build_trial(
         hint=_hint(scores, judgements),
         reason=reason,
         about=proposition,
-        of=agent,
+        agent_row=agent,
         spent=spent,
     )
 

@@ -217,6 +217,8 @@ class ExperimentAdmin(LogAdmin[Experiment]):
         _add_scores(aligned.rows, message_scores(experiment, pair, messages))
 
         def url(**changed: Any) -> str:
+            if None in changed.values():  # there is no such pair or page
+                return ""
             query = {"arm": arm, "repeat": repeat, "number": number, **changed}
             return f"{self.url('pair', experiment)}?{urlencode(query)}"
 
@@ -235,11 +237,11 @@ class ExperimentAdmin(LogAdmin[Experiment]):
             experiment_url=self.url("change", experiment),
             arms=[(name, url(arm=name)) for name in treatments_of(experiment)],
             repeats=[(each, url(repeat=each)) for each in range(1, experiment.scenario["repeats"] + 1)],
-            previous="" if before is None else url(number=before),
-            next="" if after is None else url(number=after),
+            previous=url(number=before),
+            next=url(number=after),
             aligned=aligned,
-            older="" if aligned.older is None else url(after=aligned.older),
-            newer="" if aligned.newer is None else url(after=aligned.newer),
+            older=url(after=aligned.older),
+            newer=url(after=aligned.newer),
         )
 
     @console_action("cancel", MAY_CHANGE)
@@ -466,7 +468,8 @@ def _add_scores(rows: Sequence[AlignedRow], scores: Mapping[int, Mapping[str, fl
                 if line is row.right and dimension in control_scores:
                     more = difference(control_scores[dimension], score) or 0.0
                     text = f"{text} ({signed(more)})"
-                    tone = "plain" if more == 0 else "good" if more > 0 else "bad"
+                    if more:
+                        tone = "good" if more > 0 else "bad"
                 badges.append(display.badge(text, tone, "score of 0 to 9, mean of the propositions"))
             line["notes"] = [*badges, *line["notes"]]
             if row.right and row.right["message"].agent_id == message.agent_id:

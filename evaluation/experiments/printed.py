@@ -34,10 +34,12 @@ ARM_HEADS = ["Arm", ">Conversations", ">Turns", ">Failed", ">Messages", ">US dol
 CONVERSATION_HEADS = ["Measure", "Arm", ">Conversation", ">Δ", "Channels", "Control's"]
 _EMPHASIS_OF_VERDICT: dict[str, Emphasis] = {"gain": "good", "harm": "bad"}
 _OUTCOME_WORDS: dict[str, str] = {
-    "gain": "gain in",
-    "harm": "harm in",
-    "differs": "other",
-    "no difference seen": "no difference seen in",
+    "gain": "gain in {}",
+    "harm": "harm in {}",
+    "differs": "other {}",
+    "no difference seen": "no difference seen in {}",
+    "heuristic": "no test of {} by a heuristic",
+    "not enough data": "no verdict on {}",
 }
 _FIGURES = re.compile(r"[-+−–$]?[0-9][0-9.,/%$ ]*")
 _DECIMALS = {"rules": 3, "silence": 3, "repetition": 3, "usd": 5}  # by measure; 2 for others
@@ -58,7 +60,7 @@ def headline(report: ExperimentReport) -> Iterator[str]:
     if not_usable:
         yield not_usable
     for why in report.void:
-        yield f"VOID: {why}. Nothing is said of its effect."
+        yield f"VOID: {why}. No claim is made about its effect."
     if report.unfinished:
         yield f"Not finished: {report.unfinished}."
     if report.heuristic and report.lab is not None:
@@ -80,26 +82,25 @@ def outcome_lines(report: ExperimentReport) -> Iterator[str]:
     control = report.arms[0].name
     for arm in dict.fromkeys(row.treatment.arm for row in report.rows):
         rows = [row for row in report.rows if row.treatment.arm == arm]
-        parts = []
-        for verdict, words in _OUTCOME_WORDS.items():
-            named = [_named_outcome(row) for row in rows if row.verdict == verdict]
-            if named:
-                parts.append(f"{words} {', '.join(named)}")
-        heuristic = [row.label.lower() for row in rows if row.verdict == "heuristic"]
-        if heuristic:
-            parts.append(f"no test of {', '.join(heuristic)} by a heuristic")
-        undecided = [row.label.lower() for row in rows if row.verdict == "not enough data"]
-        if undecided:
-            parts.append(f"no verdict on {', '.join(undecided)}")
-        reasons = dict.fromkeys(row.why for row in rows if row.why and row.verdict == "not enough data")
-        why = f" ({'; '.join(reasons)})" if reasons else ""
-        yield f"{arm} against {control}: {'; '.join(parts)}{why}."
+        yield f"{arm} against {control}: {_outcome(rows)}."
+
+
+def _outcome(rows: Sequence[Row]) -> str:
+    """Return the measures of a treatment by their verdicts, and why there is none on some of them."""
+    parts = []
+    for verdict, words in _OUTCOME_WORDS.items():
+        measures = [_named_outcome(row) for row in rows if row.verdict == verdict]
+        if measures:
+            parts.append(words.format(", ".join(measures)))
+    reasons = dict.fromkeys(row.why for row in rows if row.why and row.verdict == "not enough data")
+    why = f" ({'; '.join(reasons)})" if reasons else ""
+    return f"{'; '.join(parts)}{why}"
 
 
 def _named_outcome(row: Row) -> str:
     """Return a measure with its difference, where there is one to name."""
     label = row.label.lower()
-    if row.verdict == "no difference seen":
+    if row.verdict in ("no difference seen", "heuristic", "not enough data"):
         return label
     decimals = _DECIMALS.get(row.measure, 2)
     return f"{label} ({_with_sign(shown_difference(row.control.mean, row.treatment.mean, decimals), decimals)})"

@@ -55,7 +55,7 @@ class Lasting(_Frozen):
 
     @classmethod
     def from_half_life(cls, value: HalfLife) -> Lasting:
-        return cls(turns=value.turns, low=value.low, high=value.high, of=value.of)
+        return cls(turns=value.turns, low=value.low, high=value.high, of=value.measured)
 
 
 class RepairEffect(_Frozen):

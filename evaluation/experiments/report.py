@@ -487,6 +487,9 @@ def p_text(p: float | None) -> str:
     return f"{p:.3f}"[1:]
 
 
+HEADINGS = ("Gains", "Harms", "Inconclusive: possible gain", "Inconclusive: possible harm", "Others", "Cost")
+
+
 @dataclass(frozen=True, slots=True)
 class RowGroup:
     """Rows of one treatment under one heading: gains, harms, inconclusive ones, others, cost."""
@@ -502,13 +505,19 @@ def groups(report: ExperimentReport) -> Iterator[RowGroup]:
     A row is in one group: costs whatever their verdict, others by their verdict, and those without a gain or harm by which way they lean.
     """
     for arm in dict.fromkeys(row.treatment.arm for row in report.rows):
-        rows = [row for row in report.rows if row.treatment.arm == arm]
-        cost_rows = [row for row in rows if row.measure in COSTS]
-        significant = [row for row in rows if row.measure not in COSTS and row.verdict in ("gain", "harm")]
-        inconclusive = [row for row in rows if row.measure not in COSTS and row.verdict not in ("gain", "harm")]
-        yield RowGroup(arm, "Gains", [row for row in significant if row.verdict == "gain"])
-        yield RowGroup(arm, "Harms", [row for row in significant if row.verdict == "harm"])
-        yield RowGroup(arm, "Inconclusive: possible gain", [row for row in inconclusive if row.leaning == "gain"])
-        yield RowGroup(arm, "Inconclusive: possible harm", [row for row in inconclusive if row.leaning == "harm"])
-        yield RowGroup(arm, "Others", [row for row in inconclusive if not row.leaning])
-        yield RowGroup(arm, "Cost", cost_rows)
+        rows_by_heading: dict[str, list[Row]] = {heading: [] for heading in HEADINGS}
+        for row in report.rows:
+            if row.treatment.arm == arm:
+                rows_by_heading[_heading(row)].append(row)
+        for heading, rows in rows_by_heading.items():
+            yield RowGroup(arm, heading, rows)
+
+
+def _heading(row: Row) -> str:
+    if row.measure in COSTS:
+        return "Cost"
+    if row.verdict == "gain":
+        return "Gains"
+    if row.verdict == "harm":
+        return "Harms"
+    return f"Inconclusive: possible {row.leaning}" if row.leaning else "Others"

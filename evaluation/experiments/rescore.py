@@ -108,7 +108,7 @@ def rescore(experiment: Experiment, judges: Sequence[str], *, progress: Progress
     return Rescored(reports=reports, agreement=list(_agreement(scores)))
 
 
-class _JudgedThing(NamedTuple):
+class _JudgedItem(NamedTuple):
     """A proposition about some speech, which two judges may both have scored."""
 
     dimension: str
@@ -120,7 +120,7 @@ class _JudgedThing(NamedTuple):
     where: tuple[tuple[str, str], ...]
 
 
-def _scores_by(experiment: Experiment, judge: str) -> dict[_JudgedThing, float]:
+def _scores_by(experiment: Experiment, judge: str) -> dict[_JudgedItem, float]:
     """Return the scores that a judge gave in completed evaluations; the mean where the same was judged several times."""
     completed = evaluations(experiment).filter(judge=judge, status=EvaluationRun.Status.COMPLETED)
     judgements = EvaluationScore.objects.filter(
@@ -136,10 +136,10 @@ def _scores_by(experiment: Experiment, judge: str) -> dict[_JudgedThing, float]:
         "evaluation_run__where",
         "raw_score",
     )
-    scores: dict[_JudgedThing, list[float]] = {}
+    scores: dict[_JudgedItem, list[float]] = {}
     rows = judgements.order_by("pk").values_list(*columns)
     for dimension, agent, channel, proposition, message, compared_with, where, raw_score in rows:
-        thing = _JudgedThing(
+        item = _JudgedItem(
             dimension=dimension,
             agent=agent,
             channel=channel,
@@ -148,22 +148,22 @@ def _scores_by(experiment: Experiment, judge: str) -> dict[_JudgedThing, float]:
             compared_with=compared_with,
             where=tuple(sorted(where.items())),
         )
-        scores.setdefault(thing, []).append(raw_score)
-    return {thing: sum(values) / len(values) for thing, values in scores.items()}
+        scores.setdefault(item, []).append(raw_score)
+    return {item: sum(values) / len(values) for item, values in scores.items()}
 
 
-def _agreement(scores: Mapping[str, Mapping[_JudgedThing, float]]) -> Iterator[JudgesAgree]:
+def _agreement(scores: Mapping[str, Mapping[_JudgedItem, float]]) -> Iterator[JudgesAgree]:
     """Yield how far each two judges agree on each dimension, over what both scored; also where that is nothing.
 
     Args:
-        scores: Of each thing that was judged, by judge.
+        scores: Of each item that was judged, by judge.
     """
-    dimensions = dict.fromkeys(thing.dimension for by_thing in scores.values() for thing in by_thing)
+    dimensions = dict.fromkeys(item.dimension for by_item in scores.values() for item in by_item)
     for dimension in dimensions:
         for first, second in combinations(scores, 2):
-            both = [thing for thing in scores[first] if thing.dimension == dimension and thing in scores[second]]
-            first_scores = [scores[first][thing] for thing in both]
-            second_scores = [scores[second][thing] for thing in both]
+            both = [item for item in scores[first] if item.dimension == dimension and item in scores[second]]
+            first_scores = [scores[first][item] for item in both]
+            second_scores = [scores[second][item] for item in both]
             yield JudgesAgree(
                 dimension=dimension,
                 first=first,

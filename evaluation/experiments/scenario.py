@@ -279,14 +279,14 @@ class Scenario(ScenarioModel):
         Raises:
             ValueError: It makes its own people, or they are too few.
         """
-        named = f"agents {', '.join(slugs):.80}"
+        option = f"agents {', '.join(slugs):.80}"
         if self.population is not None:
-            raise ValueError(f"{named}: {self.name} makes its own people; allowed: none, or a scenario with a cast")
+            raise ValueError(f"{option}: {self.name} makes its own people; allowed: none, or a scenario with a cast")
         environments = min(len(slugs) // self.agents, MOST_ENVIRONMENTS)
         if environments < 2:
             fewest = 2 * self.agents
             raise ValueError(
-                f"{named}: {len(slugs)} picked; allowed: at least {fewest}, for two conversations of an arm"
+                f"{option}: {len(slugs)} picked; allowed: at least {fewest}, for two conversations of an arm"
             )
         steps = []
         for step in self.steps:

@@ -113,13 +113,13 @@ class _PlannedEnvironment:
 
     Attributes:
         number: From 1, within arm and repeat.
-        place: From 1, in the order of playing.
+        order: From 1, in the order of playing.
     """
 
     arm: Arm
     repeat: int
     number: int
-    place: int
+    order: int
     agents: Sequence[Agent]
 
 
@@ -143,7 +143,7 @@ def _planned_environments(scenario: Scenario, agents: Sequence[Agent]) -> list[_
                         arm=arm,
                         repeat=repeat,
                         number=number + 1,
-                        place=len(planned) + 1,
+                        order=len(planned) + 1,
                         agents=seated[first_seat : first_seat + scenario.agents],
                     )
                 )
@@ -185,7 +185,7 @@ def _conversation_channel(
     Slug and name say nothing of the arm, for agents are shown them.
     """
     channel: Channel = Channel.objects.create(
-        slug=f"talk-{experiment.pk}-{plan.place}",
+        slug=f"talk-{experiment.pk}-{plan.order}",
         name="Conversation",
         kind="private",
         synthetic=True,

@@ -248,12 +248,7 @@ def ask_all(
 
 
 def score_propositions(
-    *,
-    propositions: Sequence[Proposition],
-    context: Context,
-    label: Label,
-    model: str = "",
-    deadline: float | None = None,
+    *, propositions: Sequence[Proposition], context: Context, label: Label, model: str = ""
 ) -> list[Verdict]:
     """Score propositions about one context, up to ten per call, grouped by equal windows (AC-6.0.4); one verdict each, in their order.
 
@@ -262,7 +257,6 @@ def score_propositions(
     Args:
         propositions: What to judge; no rules, they need no judge.
         model: Overrides the configured judge.
-        deadline: Seconds per call; default `LLM_EVALUATION_DEADLINE`.
     """
     positions_by_context: dict[object, list[int]] = {}
     for position, proposition in enumerate(propositions):
@@ -276,27 +270,20 @@ def score_propositions(
                 Question(propositions=chunk_propositions, context=context, label=label, model=model, items=chunk)
             )
     results: list[Verdict] = [unscored("not judged")] * len(propositions)
-    for answered in ask_all(questions, deadline=deadline):
+    for answered in ask_all(questions):
         for position, verdict in zip(answered.positions, answered.verdicts, strict=True):
             results[answered.question.items[position]] = verdict
     return results
 
 
 def score_proposition(
-    *,
-    proposition: Proposition,
-    context: Context,
-    label: Label,
-    model: str = "",
-    gate: bool = False,
-    deadline: float | None = None,
+    *, proposition: Proposition, context: Context, label: Label, deadline: float | None = None
 ) -> Verdict:
     """Score one proposition with one call, without the second try and double check of `ask_all`.
 
     Args:
-        gate: Whether a draft waits for it: the call is then neither retried nor asked again after a malformed answer.
         deadline: Seconds in total; default `LLM_EVALUATION_DEADLINE`.
     """
-    question = Question(propositions=(proposition,), context=context, label=label, model=model, gate=gate)
+    question = Question(propositions=(proposition,), context=context, label=label)
     reply = complete(build_request(question), deadline=deadline or settings.LLM_EVALUATION_DEADLINE)
     return read_reply(question, reply)[0]

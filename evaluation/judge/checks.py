@@ -86,17 +86,11 @@ def read_check(check: Check, reply: Reply) -> CheckResult:
 
 
 def check_proposition(
-    *,
-    proposition: Proposition,
-    context: Context,
-    label: Label,
-    model: str = "",
-    gate: bool = False,
-    deadline: float | None = None,
+    *, proposition: Proposition, context: Context, label: Label, model: str = "", gate: bool = False
 ) -> CheckResult:
-    """Ask whether one claim is true; see `Check`. `deadline` in seconds in total, default `LLM_EVALUATION_DEADLINE`."""
+    """Ask whether one claim is true (see `Check`), within `LLM_EVALUATION_DEADLINE`."""
     check = Check(proposition=proposition, context=context, label=label, model=model, gate=gate)
-    return read_check(check, complete(build_check(check), deadline=deadline or settings.LLM_EVALUATION_DEADLINE))
+    return read_check(check, complete(build_check(check), deadline=settings.LLM_EVALUATION_DEADLINE))
 
 
 def ask_together(

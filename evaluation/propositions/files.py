@@ -512,12 +512,11 @@ def problems_at_gate(files: Sequence[LoadedFile], *, agent_slug: str, dimensions
     Files of dimensions that take rules are always needed: rules are checked at every gate.
     """
     needed = (*TAKES_RULES, *dimensions, "")  # "" is a file that does not say its dimension
-    return [
-        problem
-        for file in files
-        if file.agent_id in (DEFAULT, agent_slug) and file.dimension in needed
-        for problem in file.problems
-    ]
+    problems: list[FileProblem] = []
+    for file in files:
+        if file.agent_id in (DEFAULT, agent_slug) and file.dimension in needed:
+            problems += file.problems
+    return problems
 
 
 def propositions_for(

@@ -53,29 +53,29 @@ def with_traits(
     """
     ordered = sorted(traits, key=lambda trait: (trait.name.casefold(), trait.name))
     by_name = {trait.name.casefold(): trait for trait in ordered}
-    asked: list[Proposition] = []
+    in_use: list[Proposition] = []
     covered: set[str] = set()
     for proposition in propositions:
         if not proposition.trait:
-            asked.append(proposition)
+            in_use.append(proposition)
             continue
         name = proposition.trait.casefold()
         trait = by_name.get(name)
         if trait is None:  # a default cannot know which traits an agent has; a claim of its own file is meant
             if not proposition.for_all:
-                asked.append(proposition)
+                in_use.append(proposition)
         elif covers(proposition, trait):
             covered.add(name)
-            asked.append(replace(proposition, trait_now=_state(trait)))
+            in_use.append(replace(proposition, trait_now=_state(trait)))
     if not automatic:
-        return asked
+        return in_use
     ids_in_use = {proposition.id for proposition in propositions}
     for trait in ordered:
         if trait.name.casefold() not in covered:
             proposition = _automatic(trait, ids_in_use)
             ids_in_use.add(proposition.id)
-            asked.append(proposition)
-    return asked
+            in_use.append(proposition)
+    return in_use
 
 
 def covers(proposition: Proposition, trait: TraitLike) -> bool:

@@ -76,11 +76,11 @@ class BatchAsking:
         """Return the reply of an earlier batch, the request itself where it is to be asked at once, None where it was put aside."""
         step = self._answers.next_step(request, may_wait=self._round <= MOST_ROUNDS)
         if isinstance(step, InBatch):
-            self._put_aside(step)
+            self._keep_for_next_batch(step)
             return None
         return step
 
-    def _put_aside(self, step: InBatch) -> None:
+    def _keep_for_next_batch(self, step: InBatch) -> None:
         """Keep a request for the next batch, unless no batch would be accepted."""
         if self._context.refused or self._context.budget.reason:
             return
@@ -93,7 +93,8 @@ class BatchAsking:
 
         The context learns the outcome: `waits` for a batch, `refused` with the reason, or the budget's reason.
         """
-        context, run = self._context, self._context.run
+        context = self._context
+        run = context.run
         if not self._outgoing.questions or context.refused:
             return
         planned = planned_cost(self._outgoing.route.model, [request for request, *_ in self._outgoing.questions])
@@ -127,7 +128,7 @@ def planned_cost(judge: str, requests: Iterable[LLMRequest]) -> Decimal:
     return total
 
 
-def seconds_until_look(runs: Sequence[EvaluationRun]) -> float:
+def seconds_until_check(runs: Sequence[EvaluationRun]) -> float:
     """Return the seconds until the next look at a batch of these runs is due, 0.05 to 5; 1 where no batch waits for a look."""
     work_ids = [run.work_id for run in runs]
     open_batches = LLMBatch.objects.filter(work_id__in=work_ids, status=LLMBatch.Status.PENDING)

@@ -23,7 +23,7 @@ from evaluation.propositions.files import load_all
 from evaluation.propositions.schema import Proposition
 from evaluation.runs.ideas import IDEAS_COMPARED_AT_ONCE, listing_request
 from evaluation.runs.judging import OpenItem, questions, settle
-from evaluation.runs.numbers import Spending, Usd, sum_if_all_priced
+from evaluation.runs.numbers import Spending, Usd
 from evaluation.runs.planning import (
     AnswerLength,
     Plan,
@@ -110,7 +110,8 @@ def _estimate(plan: Plan, length: AnswerLength, window_ends: dict[tuple[object, 
         length: How long the judge's answers are taken to be.
         window_ends: Where windows end that were read before; what is read now is added.
     """
-    spec, run = plan.spec, new_run(plan)
+    spec = plan.spec
+    run = new_run(plan)
     subject = subject_of(run)
     if isinstance(subject, Subject):
         subject.read = window_ends
@@ -133,7 +134,7 @@ def _estimate(plan: Plan, length: AnswerLength, window_ends: dict[tuple[object, 
         calls=len(calls),
         input_tokens=sum(call.input_tokens for call in calls),
         output_tokens=sum(call.output_tokens for call in calls),
-        cost_usd=sum_if_all_priced(costs),
+        cost_usd=ledger.sum_if_all_priced(costs),
         output_tokens_per_claim=length,
         counts_ideas=any(dimension in COUNTED for dimension in spec.own_dimensions),
     )
@@ -167,7 +168,7 @@ def estimate_questions(questions: Iterable[Question], *, judge: str) -> Spending
         calls=len(calls),
         input_tokens=sum(call.input_tokens for call in calls),
         output_tokens=sum(call.output_tokens for call in calls),
-        cost_usd=sum_if_all_priced(costs),
+        cost_usd=ledger.sum_if_all_priced(costs),
     )
 
 
@@ -199,7 +200,7 @@ def _questions(
         earlier = messages.get(item.compared_with_id or 0)
         if settle(item.proposition, message, subject, earlier, run.additional_context) is None:
             open_items.append(OpenItem(item, item.proposition, message, earlier, item.repeat))
-    asked = questions(
+    question_groups = questions(
         open_items,
         subject,
         run,
@@ -208,7 +209,7 @@ def _questions(
         label=lambda _: Label(purpose="estimate"),
         examples=load_examples(run),
     )
-    for group in asked:
+    for group in question_groups:
         if group.question is not None:
             yield group.question
 
@@ -247,7 +248,7 @@ def estimated(estimates: Sequence[Spending]) -> Spending:
         calls=sum(part.calls for part in estimates),
         input_tokens=sum(part.input_tokens for part in estimates),
         output_tokens=sum(part.output_tokens for part in estimates),
-        cost_usd=sum_if_all_priced(part.cost_usd for part in estimates),
+        cost_usd=ledger.sum_if_all_priced(part.cost_usd for part in estimates),
     )
 
 

@@ -31,7 +31,7 @@ from evaluation.budget import why_over_budget
 from evaluation.judge.asking import JudgeHealth
 from evaluation.models import CHANNEL_DIMENSIONS, COUNTED, EvaluationRun
 from evaluation.propositions.files import PropositionError, load_all
-from evaluation.runs.batches import BatchAsking, seconds_until_look
+from evaluation.runs.batches import BatchAsking, seconds_until_check
 from evaluation.runs.ending import SIMULATED_ALONE, end_all
 from evaluation.runs.failures import reopen_failed
 from evaluation.runs.ideas import distinct_ideas
@@ -230,11 +230,14 @@ class _Execution:
         interrupted = not isinstance(error, Exception)
         if is_outage(error) or (hand_back and (self.crashed or interrupted)):
             # No fault of these runs: a worker resumes them at once from what is stored.
-            status, reason = Status.PENDING, ""
+            status = Status.PENDING
+            reason = ""
         elif interrupted:
-            status, reason = Status.ERRORED, "interrupted; run the same command again to resume"
+            status = Status.ERRORED
+            reason = "interrupted; run the same command again to resume"
         else:
-            status, reason = Status.ERRORED, _error_text(error)
+            status = Status.ERRORED
+            reason = _error_text(error)
         for run in self.leased:
             run.finish(owner=self.owner, status=status, error=reason)  # does nothing to one that ended already
 
@@ -359,7 +362,7 @@ def _wait_for_batches(runs: Sequence[EvaluationRun], *, progress: Progress, noti
             last_words = words
             notice(words)
         if not batches.work_one(owner=owner):  # no batch was due to be looked at
-            time.sleep(seconds_until_look(unfinished))
+            time.sleep(seconds_until_check(unfinished))
 
 
 def _captured(made: Sequence[PreparedRun], judged_here: set[int]) -> list[Captured]:

@@ -79,7 +79,7 @@ class _SameWindow(Generic[T]):
     repeat: int
     end: int
     prefix: tuple[object, ...]
-    place: int = 0  # among the windows that begin with the same events, in the order in which they are asked
+    order: int = 0  # among the windows that begin with the same events, in the order in which they are asked
 
 
 def group_items(entries: Iterable[OpenItem[T]], per_call: int) -> Iterator[ItemGroup[T]]:
@@ -95,10 +95,10 @@ def group_items(entries: Iterable[OpenItem[T]], per_call: int) -> Iterator[ItemG
     windows: list[_SameWindow[T]] = []
     for alike in by_prefix.values():
         alike.sort(key=lambda window: (window.repeat, -window.end))
-        for place, window in enumerate(alike):
-            window.place = place
+        for order, window in enumerate(alike):
+            window.order = order
             windows.append(window)
-    windows.sort(key=lambda window: (window.repeat, window.place))
+    windows.sort(key=lambda window: (window.repeat, window.order))
     for window in windows:
         is_pair = window.items[0].earlier is not None  # the prompt has no window then, only what other calls show, too
         shown_once = len(by_prefix[window.prefix]) == 1 and not is_pair and len(window.items) <= per_call
@@ -119,7 +119,9 @@ def _same_windows(entries: Iterable[OpenItem[T]]) -> list[_SameWindow[T]]:
         if key in gathered:
             gathered[key].items.append(entry)
             continue
-        channel, end, first_end = None, 0, None
+        channel = None
+        end = 0
+        first_end = None
         if message:
             channel = message.channel_id
         if message and entry.earlier is None:
@@ -512,7 +514,8 @@ def _store_figures(context: EvaluationContext, dimension: str) -> None:
     Nothing is stored where it measures nothing, has no propositions or cannot be evaluated, for half a swap test, and when another
     worker has the run.
     """
-    run, scorer = context.run, SCORERS[dimension]
+    run = context.run
+    scorer = SCORERS[dimension]
     propositions = [proposition for key, proposition in context.propositions.items() if key[0] == dimension]
     if not isinstance(scorer, HasFigures) or not propositions or run.swap_test or not context.renew():
         return
@@ -529,7 +532,9 @@ def _questions_to_ask(context: EvaluationContext, dimension: str) -> Iterator[Qu
 
     It ends early when another worker has the run. While nothing more may be asked, what needs no judge is stored all the same.
     """
-    scorer, run, subject = SCORERS[dimension], context.run, context.subject
+    scorer = SCORERS[dimension]
+    run = context.run
+    subject = context.subject
     hindrance = scorer.not_evaluable(subject)  # why everything is unscored; empty when it can be judged
     for rows, messages in _pending_rows(run, dimension):
         if not context.renew():
@@ -539,7 +544,7 @@ def _questions_to_ask(context: EvaluationContext, dimension: str) -> Iterator[Qu
         settled = _settle_rows(context, dimension, rows, messages, hindrance)
         if settled.rows and not context.store(settled.rows, settled.verdicts, None):
             return
-        asked = questions(
+        question_groups = questions(
             settled.open_items,
             subject,
             run,
@@ -548,7 +553,7 @@ def _questions_to_ask(context: EvaluationContext, dimension: str) -> Iterator[Qu
             label=partial(context.label, dimension),
             examples=context.examples,
         )
-        for group in asked:
+        for group in question_groups:
             if group.question is None:
                 without_text = [entry.item for entry in group.items]
                 context.store(without_text, [unscored("there is no text to judge")] * len(without_text), None)

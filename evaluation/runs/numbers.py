@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Annotated, Any
 
@@ -168,16 +168,6 @@ class Spending(BaseModel):
     input_tokens: int = 0
     output_tokens: int = 0
     cost_usd: Usd = None
-
-
-def sum_if_all_priced(costs: Iterable[Decimal | None]) -> Decimal | None:
-    """Return the sum of the costs; None when one of them is unpriced."""
-    total = Decimal(0)
-    for cost in costs:
-        if cost is None:
-            return None
-        total += cost
-    return total
 
 
 class Used(Spending):

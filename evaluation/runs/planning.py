@@ -148,8 +148,8 @@ def _messages_judged_at_once(
     judged = 0
     for name in over_window:
         for proposition in propositions[name]:
-            shown = in_window if name in COUNTED else proposition.first_n + proposition.last_n
-            judged = max(judged, min(in_window, shown))
+            events = in_window if name in COUNTED else proposition.first_n + proposition.last_n
+            judged = max(judged, min(in_window, events))
     return judged
 
 
@@ -296,7 +296,7 @@ def subject_of(run: EvaluationRun) -> Subject | ChannelSubject:
     )
 
 
-def _asked_as_columns_of_run(spec: RunSpec) -> dict[str, Any]:
+def _columns_of_run(spec: RunSpec) -> dict[str, Any]:
     """Return what a spec asks for as the columns of a run; `window` and `history` as words, without their times, and no `scope`."""
     columns = {field.name: getattr(spec, field.name) for field in fields(spec) if field.name != "scope"}
     columns["dimensions"] = list(spec.dimensions)
@@ -323,18 +323,18 @@ class Plan:
     def spec_digest(self) -> str:
         """Return a digest that is equal for requests that judge the same things in the same way; it finds the run to resume."""
         spec = self.spec
-        asked = _asked_as_columns_of_run(spec)
-        asked["batch"] = None  # does not count: a batch asks the same questions in another way
-        asked["agent"] = spec.agent.pk if spec.agent else None
-        asked["channel"] = spec.channel.pk if spec.channel else None
-        asked["dimensions"] = sorted(spec.dimensions)
-        asked["schedule"] = None
+        columns = _columns_of_run(spec)
+        columns["batch"] = None  # does not count: a batch asks the same questions in another way
+        columns["agent"] = spec.agent.pk if spec.agent else None
+        columns["channel"] = spec.channel.pk if spec.channel else None
+        columns["dimensions"] = sorted(spec.dimensions)
+        columns["schedule"] = None
         if spec.schedule:
             # Each time a schedule fires, it asks for a new evaluation.
-            asked["schedule"] = (spec.schedule.pk, spec.schedule.last_fired_at)
-        asked["scope"] = spec.scope
-        asked["digests"] = (self.persona_digest, self.proposition_digest)
-        return hashlib.sha256(json.dumps(asked, sort_keys=True, default=str).encode()).hexdigest()
+            columns["schedule"] = (spec.schedule.pk, spec.schedule.last_fired_at)
+        columns["scope"] = spec.scope
+        columns["digests"] = (self.persona_digest, self.proposition_digest)
+        return hashlib.sha256(json.dumps(columns, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def make_plan(spec: RunSpec, *, files: Sequence[LoadedFile] | None = None) -> Plan:
@@ -492,7 +492,7 @@ def new_run(plan: Plan) -> EvaluationRun:
     """Return a run as it would be stored; nothing is written."""
     spec = plan.spec
     return EvaluationRun(
-        **_asked_as_columns_of_run(spec),
+        **_columns_of_run(spec),
         judge_endpoint=route_of("judge", spec.judge_model).endpoint,
         prompt_digest=prompt_digest(
             spec.judge_model, method=spec.method, double_check=spec.double_check, dimensions=spec.own_dimensions

@@ -206,7 +206,7 @@ def _learn_voices(subject: Subject) -> Voices:
     own = [text[:MOST_CHARACTERS] for text, _, _ in messages]
     # What is tested is not learned from. Of a swapped text that was deleted (None) nothing is left.
     tested = {(text or "")[:MOST_CHARACTERS] for text in subject.swapped.values()}
-    texts_by_speaker = _hear_others(subject, [(channel, position) for _, channel, position in messages], tested)
+    texts_by_speaker = _texts_of_others(subject, [(channel, position) for _, channel, position in messages], tested)
     mask = _name_mask(subject, texts_by_speaker)
     if len(own) < LEAST_OWN:
         why = f"a voice shows across at least {LEAST_OWN} earlier messages, there {'is' if len(own) == 1 else 'are'} {len(own)}"
@@ -239,7 +239,7 @@ def _why_no_others(outsiders: int) -> str:
     )
 
 
-def _hear_others(
+def _texts_of_others(
     subject: Subject, positions: Sequence[tuple[int, int]], tested: Collection[str]
 ) -> dict[Speaker, list[str]]:
     """Return what others said in the agent's busiest channels before its last message there, by who said it.

@@ -20,7 +20,7 @@ from agents.kit.text.voices import (
 )
 from agents.models import Message
 from evaluation.scorers.context import Context
-from evaluation.scorers.subjects import ChannelSubject, Item
+from evaluation.scorers.subjects import ChannelSubject, plan_on_window
 
 if TYPE_CHECKING:
     from evaluation.propositions.schema import Proposition
@@ -29,11 +29,7 @@ PAIRS_SHOWN = 40  # to the judge, most alike first
 MOST_SPEAKERS = 50  # whose pairs are stored: those who say most
 
 
-def plan(subject: ChannelSubject, propositions: Sequence[Proposition]) -> list[Item]:
-    """Plan every proposition once, on the full conversation."""
-    if not subject.messages().exists():
-        return []
-    return [Item(proposition) for proposition in propositions]
+plan = plan_on_window
 
 
 def context(
@@ -105,18 +101,18 @@ def _measure(lines: Lines) -> VoiceMeasures:
 
 def _by_name(vocabulary: Mapping[int, VocabularyStatistics], names: Mapping[int, str]) -> dict[str, Any]:
     """Dump the agents' figures by their names, in alphabetical order."""
-    named = [(names[agent_id], statistics) for agent_id, statistics in vocabulary.items()]
-    named.sort(key=lambda pair: pair[0])
-    return {name: asdict(statistics) for name, statistics in named}
+    figures = [(names[agent_id], statistics) for agent_id, statistics in vocabulary.items()]
+    figures.sort(key=lambda pair: pair[0])
+    return {name: asdict(statistics) for name, statistics in figures}
 
 
 def _named_pairs(pairs: Sequence[PairSimilarity], names: Mapping[int, str]) -> list[PairSimilarity]:
     """Return the pairs with names instead of ids, in the order of `pairwise_similarity`."""
-    named: list[PairSimilarity] = []
+    with_names: list[PairSimilarity] = []
     for pair in pairs:
         first, second = sorted((names[int(pair.first)], names[int(pair.second)]))
-        named.append(PairSimilarity(first, second, pair.similarity))
-    return sorted(named, key=lambda pair: (-pair.similarity, pair.first, pair.second))
+        with_names.append(PairSimilarity(first, second, pair.similarity))
+    return sorted(with_names, key=lambda pair: (-pair.similarity, pair.first, pair.second))
 
 
 def _agents_lines(subject: ChannelSubject, proposition: Proposition) -> Lines:

@@ -11,17 +11,13 @@ from typing import TYPE_CHECKING, Any
 from agents.kit.text.ngrams import AMONG, comparable_ngrams, repetition_statistics, typical_recurrence
 from agents.models import Message
 from evaluation.scorers.context import Context
-from evaluation.scorers.subjects import Item, Subject
+from evaluation.scorers.subjects import Subject, plan_on_window
 
 if TYPE_CHECKING:
     from evaluation.propositions.schema import Proposition
 
 
-def plan(subject: Subject, propositions: Sequence[Proposition]) -> list[Item]:
-    """Plan every proposition once, on the full window."""
-    if not subject.messages().exists():
-        return []
-    return [Item(proposition) for proposition in propositions]
+plan = plan_on_window
 
 
 def context(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from django.conf import settings
@@ -10,17 +10,13 @@ from django.db.models.functions import Length
 
 from agents.models import Message
 from evaluation.scorers.context import Context
-from evaluation.scorers.subjects import ChannelSubject, Item
+from evaluation.scorers.subjects import ChannelSubject, plan_on_window
 
 if TYPE_CHECKING:
     from evaluation.propositions.schema import Proposition
 
 
-def plan(subject: ChannelSubject, propositions: Sequence[Proposition]) -> list[Item]:
-    """Plan every proposition once, on the full conversation."""
-    if not subject.messages().exists():
-        return []
-    return [Item(proposition) for proposition in propositions]
+plan = plan_on_window
 
 
 def context(

@@ -198,8 +198,8 @@ def messages_with_positions(*, agent: Agent, simulated: bool = False, where: Map
     Of `where` only the tag of a debate counts.
     """
     own = models.Window(RowNumber(), partition_by=F("channel_id"), order_by=F("position").asc())
-    named = _conversation_tags(where or {})
-    messages = messages_of_agent(agent=agent, window=MessageWindow(), where=named, simulated=simulated)
+    tags = _conversation_tags(where or {})
+    messages = messages_of_agent(agent=agent, window=MessageWindow(), where=tags, simulated=simulated)
     return messages.annotate(own_position=own).order_by("channel_id", "position")
 
 

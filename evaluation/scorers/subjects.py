@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -350,6 +350,13 @@ def event_of(agent: Agent, message: Message | PlainMessage) -> Event:
     if message.agent_id == agent.pk:
         return Event("action", agent.display_name, message.text)
     return Event("stimulus", agent.display_name, message.text, speaker=message.author_name)
+
+
+def plan_on_window(subject: Subject | ChannelSubject, propositions: Sequence[Proposition]) -> list[Item]:
+    """Plan every proposition once, on the full window or conversation."""
+    if not subject.messages().exists():
+        return []
+    return [Item(proposition) for proposition in propositions]
 
 
 def stretch_length(last_n: int) -> int:

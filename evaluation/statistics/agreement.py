@@ -75,7 +75,7 @@ def _kappas_with_one_disagreement_more(
     """
     import numpy as np
 
-    drawn_things = _drawn_things(np.column_stack([first, second]), clusters)
+    drawn_things = _drawn_units(np.column_stack([first, second]), clusters)
     pairs = drawn_things.pairs
     values_of_first, counts_of_first = np.unique(first, return_counts=True)
     values_of_second, counts_of_second = np.unique(second, return_counts=True)
@@ -240,7 +240,7 @@ class _DrawnThings:
     table: Floats
 
 
-def _drawn_things(ratings: Floats, clusters: Sequence[Hashable] | None) -> _DrawnThings:
+def _drawn_units(ratings: Floats, clusters: Sequence[Hashable] | None) -> _DrawnThings:
     """Return what is drawn of these pairs of ratings, shape (items, 2); without clusters each item alone.
 
     Raises:
@@ -290,7 +290,7 @@ def _statistic_of_pairs(
         raise ValueError(f"the first rater has {a.size} ratings, the second {b.size}; they must rate the same items")
     if a.size < 2:
         return Estimate(None, None, int(a.size), f"{a.size} items rated by both; at least 2 are needed")
-    things = _drawn_things(np.column_stack([a, b]), clusters)
+    things = _drawn_units(np.column_stack([a, b]), clusters)
     lowest = things.pairs[:, 0].min()  # ratings near 0 keep the squares exact
     x = things.pairs[:, 0] - lowest
     y = things.pairs[:, 1] - lowest

@@ -170,7 +170,7 @@ def alarm_threshold(*, every: timedelta, series: int = SERIES) -> float:
     Raises:
         ValueError: `every` or `series` is not above 0.
     """
-    looks = _looks_to_false_alarm(every, series)
+    looks = _tests_to_false_alarm(every, series)
     low = 0.0
     high = 100.0
     while high - low > 1e-9:
@@ -182,7 +182,7 @@ def alarm_threshold(*, every: timedelta, series: int = SERIES) -> float:
     return high
 
 
-def level_of_one_look(*, every: timedelta) -> float:
+def level_of_one_test(*, every: timedelta) -> float:
     """Return the p value up to which one look of a series raises an alarm, where each look is tested by itself.
 
     The rate is that of `alarm_threshold`: looks at which nothing changed come to one false alarm a month over `SERIES` series, with the
@@ -192,10 +192,10 @@ def level_of_one_look(*, every: timedelta) -> float:
     Args:
         every: Time between looks, more than 0.
     """
-    return 1 / _looks_to_false_alarm(every, SERIES)
+    return 1 / _tests_to_false_alarm(every, SERIES)
 
 
-def _looks_to_false_alarm(every: timedelta, series: int) -> float:
+def _tests_to_false_alarm(every: timedelta, series: int) -> float:
     """Return after how many looks at one series a false alarm is allowed: as many as all series have in a month, by the safety factor."""
     days = every / timedelta(days=1)
     if days <= 0 or series < 1:

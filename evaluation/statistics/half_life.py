@@ -27,13 +27,13 @@ class HalfLife:
     Attributes:
         turns: How many turns it was at least half as large.
         low, high: Its 95 % interval, whole conversations drawn.
-        of: Turns that were measured. Where `turns` or `high` is as many, it had not halved by then: read it as "at least".
+        measured: Turns that were measured. Where `turns` or `high` is as many, it had not halved by then: read it as "at least".
     """
 
     turns: int
     low: int
     high: int
-    of: int
+    measured: int
 
 
 def half_life(treatment: Sequence[ScoresByTurn], control: Sequence[ScoresByTurn], *, seed: int = 0) -> HalfLife | None:
@@ -64,7 +64,7 @@ def half_life(treatment: Sequence[ScoresByTurn], control: Sequence[ScoresByTurn]
         if value is not None:
             drawn.append(value)
     low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], method="closest_observation")
-    return HalfLife(turns=point, low=min(point, int(low)), high=max(point, int(high)), of=turns)
+    return HalfLife(turns=point, low=min(point, int(low)), high=max(point, int(high)), measured=turns)
 
 
 def _table(conversations: Sequence[ScoresByTurn], turns: int) -> Floats:

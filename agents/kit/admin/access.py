@@ -103,8 +103,8 @@ class ApiTokenAdmin(ModelAdmin[ApiToken]):
     def save_model(self, request: HttpRequest, obj: ApiToken, form: Any, change: bool) -> None:
         days = form.cleaned_data["expires_in"]
         expires_at = timezone.now() + timedelta(days=days) if days else None
-        made, key = ApiToken.make(user=user_of(request), name=obj.name, expires_at=expires_at)
-        vars(obj).update(vars(made), key=key)  # the key lives as long as this request
+        token, key = ApiToken.make(user=user_of(request), name=obj.name, expires_at=expires_at)
+        vars(obj).update(vars(token), key=key)  # the key lives as long as this request
 
     def response_add(self, request: HttpRequest, obj: Any, post_url_continue: str | None = None) -> HttpResponse:
         """Show the key on the answer itself: a message would keep it in a cookie or a session."""

@@ -232,14 +232,14 @@ def begin(*, user_id: int, key: str, sent: Sent) -> tuple[IdempotentRequest, boo
         KeyUsed: The user sent something else with this key within the last 24 hours.
         StillRunning: Another request with this key acts at this moment.
     """
-    mine = IdempotentRequest.objects.filter(user=user_id, key=key)
-    mine.filter(created_at__lt=timezone.now() - IdempotentRequest.KEPT).delete()
+    stored = IdempotentRequest.objects.filter(user=user_id, key=key)
+    stored.filter(created_at__lt=timezone.now() - IdempotentRequest.KEPT).delete()
     try:
         with transaction.atomic():
             fields = {**sent._asdict(), "lease_owner": owner_name()}
             return IdempotentRequest.objects.create(user_id=user_id, key=key, **fields), True
     except IntegrityError:
-        row = mine.first()
+        row = stored.first()
     if row is None:  # it was released this moment: the sender may try again
         raise StillRunning
     if Sent(row.method, row.path, row.body_digest) != sent:

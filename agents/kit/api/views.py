@@ -148,11 +148,11 @@ class View(IdempotentPosts, Conditional, GenericViewSet[Any]):
         """Return the HTML form of a page of the browsable API, with what was typed; None where the page has the raw form only."""
         return None
 
-    def example(self, shown: Any) -> dict[str, Any]:
-        """Return what the raw form of such a page holds at first: of a change what is `shown` there already."""
+    def example(self, stored: Any) -> dict[str, Any]:
+        """Return what the raw form of such a page holds at first: of a change what is stored already."""
         body = self.bodies.get(self.action or "")
         is_change = self.request.method in ("PUT", "PATCH")
-        return example_of(body, shown if is_change else {})
+        return example_of(body, stored if is_change else {})
 
     def get_object(self) -> Any:
         """Return the row that the path names.

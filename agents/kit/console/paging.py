@@ -95,7 +95,7 @@ class PagedList(ChangeList):
             extension.fill(rows) for extension in extensions_for_user(self.model, request) if extension.fill is not None
         ]
         self.result_list = rows
-        notes.insert(0, self._take_out_common_column(rows))
+        notes.insert(0, self._remove_common_column(rows))
         self.note_above = next((note for note in notes if note is not None), None)
         self.starts = self._ways_to_start(request)
         self.views = views_of_list(request, self.model) if table_of(self.model).has_saved_views else None
@@ -109,7 +109,7 @@ class PagedList(ChangeList):
         by_key = {row.pk: row for row in complete}
         return [by_key[key] for key in keys if key in by_key]  # one may have been deleted since its key was read
 
-    def _take_out_common_column(self, rows: list[Any]) -> tuple[object, object] | None:
+    def _remove_common_column(self, rows: list[Any]) -> tuple[object, object] | None:
         """Take the last column, if it is one of `COLUMNS_SAID_ONCE`, out of a list in which it says the same in all rows.
 
         Returns:

@@ -170,7 +170,8 @@ def _number_waiting(kind: ReviewKind, request: HttpRequest, answers: Answers) ->
         counted: int = answers[f"review {kind.name}"]
         if kind.counts_exactly or counted == 0:
             return counted
-    any_agent, all_keys = "", None
+    any_agent = ""
+    all_keys = None
     return len(list(kind.waiting(request, any_agent, all_keys)))
 
 
@@ -295,7 +296,7 @@ def review_page(request: HttpRequest) -> HttpResponse:
         "done": _last_decision(request, kinds),
         "kinds": list(kinds.values()),
         "all_url": review_url(),
-        "of": _count_text(chosen.values()),
+        "total": _count_text(chosen.values()),
     }
     if items:
         context |= _open_item(request, items, _open_index(request, items), filters)

@@ -101,7 +101,8 @@ async def answer(call: Call) -> list[Exchange]:
         call.waited_ms = _milliseconds(clock() - call.handed_at)
         return [Exchange(_reply_without_slot(call, limiter), started_at)]
     try:
-        call.sent_at, call.waited_ms = time.time(), _milliseconds(clock() - call.handed_at)
+        call.sent_at = time.time()
+        call.waited_ms = _milliseconds(clock() - call.handed_at)
         if not call.deadline_includes_waiting:
             call.give_up_at = clock() + call.deadline
         return await _ask_and_ask_again(call)
@@ -124,7 +125,8 @@ async def _ask_and_ask_again(call: Call) -> list[Exchange]:
     The example is shown at once where it saved the last answers of this endpoint, see `Ability`. A provider's own server is not observed:
     it enforces schemas.
     """
-    request, ability = call.request, endpoints.ability(call.route)
+    request = call.request
+    ability = endpoints.ability(call.route)
     can_show = request.schema is not None and request.example is not None
     first = await _send_and_read(call, ability, example=can_show and ability.example_first)
     exchanges = [first]
@@ -144,8 +146,10 @@ async def _send_and_read(call: Call, ability: Ability, *, example: bool) -> Exch
     tries share one ledger row.
     """
     clock = asyncio.get_running_loop().time
-    started_at, begun = time.time(), clock()
-    route, provider = call.route, call.route.remote
+    started_at = time.time()
+    begun = clock()
+    route = call.route
+    provider = call.route.remote
     trace = Trace(limiter=call.background.limiter(route.base_url), provider=provider, give_up_at=call.give_up_at)
     trace_of_call.set(trace)
     request = with_example(call.request) if example else call.request
@@ -201,7 +205,8 @@ async def _send(call: Call, body: Mapping[str, Any], trace: Trace) -> Message | 
 
     Past the deadline that is a time-out, or what the last answer was, where it was an HTTP error that the SDK wanted to try again.
     """
-    route, provider = call.route, call.route.remote
+    route = call.route
+    provider = call.route.remote
     client = call.background.clients.get(route, retries=call.request.retries)
     seconds = max(call.give_up_at - asyncio.get_running_loop().time(), 0.001)
     try:

@@ -8,7 +8,7 @@ import logging
 import os
 import threading
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
@@ -121,7 +121,8 @@ def _write(rows: Sequence[_Row], *, again: bool) -> list[int | None]:
     if len(key_by_identity) == len(rows):  # the insert had worked, and the outage only took the answer to it
         return [key_by_identity[row.identity] for row in rows]
     # Not `bulk_create`: it would store the time of writing for that of the call.
-    query, fields = InsertQuery(LLMCall), [field for field in LLMCall._meta.concrete_fields if not field.primary_key]
+    query = InsertQuery(LLMCall)
+    fields = [field for field in LLMCall._meta.concrete_fields if not field.primary_key]
     query.insert_values(fields, [LLMCall(**row.columns, cost_usd=_cost(row.columns)) for row in rows], raw=True)
     # A savepoint inside a transaction, so that a failed insert does not break the caller's.
     with transaction.atomic() if connection.in_atomic_block else nullcontext():
@@ -171,7 +172,8 @@ def _write_at_exit() -> None:
 def forget_late() -> None:
     """Give up the rows that wait: a forked child must not write those of its parent."""
     global _delayed_rows, _writing
-    _delayed_rows, _writing = deque(), threading.Lock()
+    _delayed_rows = deque()
+    _writing = threading.Lock()
 
 
 os.register_at_fork(after_in_child=forget_late)
@@ -209,7 +211,8 @@ def _store_payloads(payloads: Sequence[LLMPayload]) -> None:
 
 def _columns(request: LLMRequest, exchange: Exchange, at: datetime) -> dict[str, Any]:
     """Return a call's columns of `LLMCall` but for its cost, cut to the length of the columns."""
-    label, reply = request.label, exchange.reply
+    label = request.label
+    reply = exchange.reply
     usage = reply.usage
     return {
         "created_at": at,
@@ -323,3 +326,13 @@ def estimate_cost(
     """Return what so many uncached tokens of **one** call would cost on `day` (None: today) in US dollars; None for an unpriced model."""
     usage = Usage(input_tokens=input_tokens, output_tokens=output_tokens)
     return prices.cost(model, usage, day=day or timezone.now().date(), batch=batch)
+
+
+def sum_if_all_priced(costs: Iterable[Decimal | None]) -> Decimal | None:
+    """Return the sum of the costs; None when one of them is unpriced."""
+    total = Decimal(0)
+    for cost in costs:
+        if cost is None:
+            return None
+        total += cost
+    return total

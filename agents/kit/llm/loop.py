@@ -370,7 +370,8 @@ def close() -> None:
     """End the loop of this process, if there is one; the next call starts another."""
     global _background
     with _lock:
-        closing, _background = _background, None
+        closing = _background
+        _background = None
     if closing is not None:
         closing.close()
 

@@ -31,11 +31,11 @@ GRACE = 0.1  # seconds past the deadline, enough for the loop to cancel what han
 LOOKAHEAD = 2  # requests handed over per call that may be in flight: enough that no slot waits for the calling thread
 
 
-def warm_up(role: Role, *, model: str = "", retries: int = 0) -> None:
+def warm_up(role: Role, *, model: str = "") -> None:
     """Import the SDK and make the client of a role, once per process, before any deadline runs: it takes 1.5 to 3 s."""
     route = route_of(role, model)
     if route.is_distant:
-        background().clients.get(route, retries=retries)
+        background().clients.get(route, retries=0)
 
 
 def warm_up_all() -> None:
@@ -125,7 +125,7 @@ def _stream(source: Iterator[LLMRequest | None], deadline: float) -> Generator[t
                 index += 1
                 route = endpoints.route(request)
                 if not route.is_distant:
-                    yield index, _settle_all([(request, [_at_hand(request, route)])])[0]
+                    yield index, _settle_all([(request, [_answer_without_network(request, route)])])[0]
                     continue
                 # The latter are for gate calls only.
                 slots_of_endpoint = route.max_concurrency + route.gate_slots
@@ -194,7 +194,7 @@ def complete_together(requests: Iterable[LLMRequest], *, deadline: float) -> lis
             futures[index] = call.background.submit(asking.answer(call))
         for index, (request, route) in enumerate(routed):
             if index not in calls:
-                exchanges[index] = [_at_hand(request, route)]
+                exchanges[index] = [_answer_without_network(request, route)]
         _wait_for_all(futures.values(), handed_at + deadline + GRACE - time.monotonic())
         for index, future in futures.items():
             is_late = not future.done() and future.cancel()
@@ -316,11 +316,12 @@ def _unanswered_exchange(route: Route, problem: BaseException) -> Exchange:
     return Exchange(replace(reply, attempts=1), time.time())
 
 
-def _at_hand(request: LLMRequest, route: Route) -> Exchange:
+def _answer_without_network(request: LLMRequest, route: Route) -> Exchange:
     """Return the answer of a provider that needs no network, or the refusal of a request that cannot be sent."""
     if route.problem or not isinstance(route.provider, LocalProvider):
         return Exchange(_without_answer(route, Status.REJECTED, route.problem), time.time())
-    started_at, start = time.time(), time.perf_counter()
+    started_at = time.time()
+    start = time.perf_counter()
     digest = request_digest(request)
     provided = route.provider.answer(request, route.model, digest)
     reply = Reply(
@@ -441,7 +442,8 @@ _clock: Callable[[], float] = time.monotonic
 def forget(clock: Callable[[], float] = time.monotonic) -> None:
     """Close the breakers of all endpoints. `clock` gives seconds that never go back."""
     global _clock, _breakers
-    _clock, _breakers = clock, {}
+    _clock = clock
+    _breakers = {}
 
 
 os.register_at_fork(after_in_child=forget)  # another thread of the parent may hold a lock

@@ -252,7 +252,8 @@ class Leasable(models.Model):
             constraint does not let this row run now (an agent has one turn at a time), or when it cost too many workers and ended.
         """
         now = timezone.now()
-        running, free = Q(status=self.Status.RUNNING), self.leasable() | Q(status__in=resumable)
+        running = Q(status=self.Status.RUNNING)
+        free = self.leasable() | Q(status__in=resumable)
         if self.status == self.Status.RUNNING:
             if self.lease_owner and owner_is_dead(self.lease_owner):
                 free |= running & Q(lease_owner=self.lease_owner)
@@ -328,15 +329,15 @@ class Leasable(models.Model):
     def extend_lease(self, *, owner: str, lease: timedelta) -> bool:
         """Extend the lease and look at the stop flag. False means that the lease was lost, or the work cancelled: the caller must stop."""
         check_stop()
-        mine = type(self)._default_manager.filter(pk=self.pk, status=self.Status.RUNNING, lease_owner=owner)
-        return bool(retry_on_outage(lambda: mine.update(lease_expires_at=timezone.now() + lease)))
+        leased_row = type(self)._default_manager.filter(pk=self.pk, status=self.Status.RUNNING, lease_owner=owner)
+        return bool(retry_on_outage(lambda: leased_row.update(lease_expires_at=timezone.now() + lease)))
 
     def finish(self, *, owner: str, status: str, error: str = "", **fields: Any) -> bool:
         """End the work in `status`, storing `fields`, if `owner` still holds it; return whether it did. Then this object is read again.
 
         The lease ends. The count of lost workers begins again, as this one was not lost. Only final statuses have a time of their end.
         """
-        mine = type(self)._default_manager.filter(pk=self.pk, status=self.Status.RUNNING, lease_owner=owner)
+        leased_row = type(self)._default_manager.filter(pk=self.pk, status=self.Status.RUNNING, lease_owner=owner)
         ended = {
             "status": status,
             "error": error,
@@ -346,7 +347,7 @@ class Leasable(models.Model):
             "finished_at": timezone.now() if status in self.FINAL else None,
             **fields,
         }
-        done = retry_on_outage(lambda: mine.update(**ended))
+        done = retry_on_outage(lambda: leased_row.update(**ended))
         if done:
             self.refresh_from_db()
         return bool(done)

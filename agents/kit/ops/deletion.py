@@ -50,12 +50,12 @@ def _count_what_refers_to(rows: QuerySet[Model], counts: Consequences, path: tup
     relations: list[Any] = list(get_candidate_relations_to_delete(rows.model._meta))
     for relation in relations:
         related, on_delete = relation.related_model, relation.on_delete
-        theirs = related._base_manager.using(rows.db).filter(**{f"{relation.field.name}__in": rows.values("pk")})
+        related_rows = related._base_manager.using(rows.db).filter(**{f"{relation.field.name}__in": rows.values("pk")})
         if related in path or related._meta.auto_created:
             continue
         into = {CASCADE: counts.deleted, SET_NULL: counts.unlinked}
         into |= dict.fromkeys((PROTECT, RESTRICT), counts.protecting)
-        if on_delete in into and (number := theirs.count()):
+        if on_delete in into and (number := related_rows.count()):
             into[on_delete][related] += number
             if on_delete is CASCADE:
-                _count_what_refers_to(theirs, counts, (*path, related))
+                _count_what_refers_to(related_rows, counts, (*path, related))

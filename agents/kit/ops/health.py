@@ -185,7 +185,7 @@ def broker_problem() -> str:
     """Return why the broker cannot be reached; empty where it can, or there is none."""
     if not settings.CELERY_BROKER_URL:
         return ""
-    return _lately("broker", lambda: _ping_broker(settings.CELERY_BROKER_URL))
+    return _recent_result("broker", lambda: _ping_broker(settings.CELERY_BROKER_URL))
 
 
 def _judge() -> str:
@@ -195,13 +195,13 @@ def _judge() -> str:
         return ""
     if destination.problem:
         return "not configured: see manage.py check"
-    return _lately(f"judge {destination.base_url}", lambda: _connect(destination.base_url))
+    return _recent_result(f"judge {destination.base_url}", lambda: _connect(destination.base_url))
 
 
 CHECKS: dict[str, Probe] = {"database": _database, "migrations": _migrations, "broker": broker_problem, "judge": _judge}
 
 
-def _lately(key: str, probe: Probe) -> str:
+def _recent_result(key: str, probe: Probe) -> str:
     """Return what a probe over the network said in the last FRESH_SECONDS (empty: all is well), else ask it in another thread.
 
     It has half a second more than PROBE_SECONDS, name lookup included; one that takes longer is not waited for, which is a problem, too.
@@ -272,7 +272,8 @@ def call_health(*, role: Role, since: datetime, end: datetime | None = None) -> 
 
     The last failure is looked for among the rows of the ledger, whatever `end` is; it is None where it was pruned.
     """
-    of_role, by_status = Q(role=role), {"status": F("status")}
+    of_role = Q(role=role)
+    by_status = {"status": F("status")}
     calls: Counter[str] = Counter()
     milliseconds = 0
     for row in read(

@@ -46,7 +46,11 @@ def parse_age(text: str) -> timedelta:
         ValueError: Names the value and what is allowed.
     """
     match = re.fullmatch(r"(\d{1,5})([dw])", text.strip().lower())
-    days = int(match[1]) * (7 if match[2] == "w" else 1) if match else 0
+    days = 0
+    if match:
+        days = int(match[1])
+        if match[2] == "w":
+            days *= 7
     if not 1 <= days <= 3650:
         raise ValueError(f"{text!r} is no age of logs; allowed: {ALLOWED}")
     return timedelta(days=days)
@@ -87,7 +91,8 @@ def prune(
         keys = _fitting(rule, list(ahead.order_by("pk").values_list("pk", flat=True)[:batch]), batch)
         if not keys:
             return
-        first, after = keys[0] if first is None else first, keys[-1]
+        first = keys[0] if first is None else first
+        after = keys[-1]
         began = time.monotonic()
         with transaction.atomic():
             keys = _still_old(rows, keys)
@@ -122,5 +127,8 @@ def _measured(rows: QuerySet[Any]) -> Prunable:
     """Count rows and estimate their bytes from the first of them: the values' texts in UTF-8."""
     number = rows.order_by().count()
     sample = list(rows.order_by("pk").values_list()[:SAMPLED])
-    each = sum(len(str(value).encode()) for row in sample for value in row) / len(sample) if sample else 0
-    return Prunable(rows.model._meta.db_table, number, round(number * each))
+    table = rows.model._meta.db_table
+    if not sample:
+        return Prunable(table, number, 0)
+    size_of_sample = sum(len(str(value).encode()) for row in sample for value in row)
+    return Prunable(table, number, round(number * size_of_sample / len(sample)))

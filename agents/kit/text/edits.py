@@ -160,7 +160,9 @@ def sentences(draft: ParsedText, polished: ParsedText) -> Difference:
     content: dict[int, list[Word]] = {}
     for word in draft.content_words():
         content.setdefault(word.sentence, []).append(word)
-    sentences_with = Counter(stem for sentence in content.values() for stem in {word.stem for word in sentence})
+    sentences_with: Counter[str] = Counter()
+    for sentence in content.values():
+        sentences_with.update({word.stem for word in sentence})
     lost = []
     for sentence in content.values():
         if all(word.text in COURTESY for word in sentence):

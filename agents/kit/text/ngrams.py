@@ -126,7 +126,9 @@ def _recurring(by_holding: Mapping[int, int], messages: int) -> float:
         return 0.0
     ways = comb(messages - 1, others)
     hits = sum(
-        count * (1 - comb(messages - held, others) / ways) for held, count in by_holding.items() if held > 1 and count
+        count * (1 - comb(messages - holders, others) / ways)
+        for holders, count in by_holding.items()
+        if holders > 1 and count
     )
     return hits / total
 

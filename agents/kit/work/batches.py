@@ -139,8 +139,10 @@ def submit_batch(
     Raises:
         BatchRefused: The server said no; the batch is stored as failed, its questions may be asked again.
     """
-    questions, token = outgoing.questions, secrets.token_hex(8)
-    outgoing.questions, outgoing.bytes = [], 0
+    questions = outgoing.questions
+    token = secrets.token_hex(8)
+    outgoing.questions = []
+    outgoing.bytes = 0
     # The custom ids, by which the answers, and the batches, are distinguished.
     names = [f"pl-{token}-{number}" for number in range(1, len(questions) + 1)]
     if not allowed():
@@ -238,16 +240,16 @@ def work_one(*, owner: str) -> bool:
     if batch is None:
         return False
     try:
-        _look_at(batch, owner)
+        _check_batch(batch, owner)
     except BatchProblem as problem:
-        _look_later_or_give_up(batch, owner, str(problem))
+        _retry_later_or_fail(batch, owner, str(problem))
     except BaseException:
-        _look_again_later(batch, owner, "the look at it was broken off")
+        _schedule_next_check(batch, owner, "the look at it was broken off")
         raise
     return True
 
 
-def _look_at(batch: LLMBatch, owner: str) -> None:
+def _check_batch(batch: LLMBatch, owner: str) -> None:
     """Ask the server how far a batch is, and store it: its results when it has ended.
 
     Nothing is asked where the settings no longer name the server that has the batch. One whose id is not known is looked for. A batch
@@ -259,7 +261,7 @@ def _look_at(batch: LLMBatch, owner: str) -> None:
     destination = route_of(_role(batch), batch.model)
     if destination.problem or destination.base_url != batch.base_url:
         moved = f"{batch.role} calls go to {destination.endpoint} now, but {batch.base_url} was given this batch"
-        _look_later_or_give_up(batch, owner, destination.problem or moved)
+        _retry_later_or_fail(batch, owner, destination.problem or moved)
         return
     if not batch.batch_id:
         _find_by_time_and_size(batch, destination, owner)
@@ -270,7 +272,7 @@ def _look_at(batch: LLMBatch, owner: str) -> None:
     except BatchProblem as problem:
         if problem.http_status != 404:
             raise
-        _give_up(batch, owner, Result.ERRORED, f"the server knows no batch {batch.batch_id}")
+        _fail_batch(batch, owner, Result.ERRORED, f"the server knows no batch {batch.batch_id}")
         return
     LLMBatch.objects.filter(pk=batch.pk).update(
         provider_status=state.status[:16],
@@ -281,9 +283,9 @@ def _look_at(batch: LLMBatch, owner: str) -> None:
     if state.has_ended:
         _store_results(batch, destination, state, owner)
     elif is_overdue:
-        _give_up(batch, owner, Result.EXPIRED, "the server did not end it in time")
+        _fail_batch(batch, owner, Result.EXPIRED, "the server did not end it in time")
     else:
-        _look_again_later(batch, owner, "")
+        _schedule_next_check(batch, owner, "")
 
 
 def _cancel_if_requested(batch: LLMBatch, destination: Route) -> None:
@@ -297,18 +299,18 @@ def _cancel_if_requested(batch: LLMBatch, destination: Route) -> None:
             raise
 
 
-def _look_later_or_give_up(batch: LLMBatch, owner: str, why: str) -> None:
+def _retry_later_or_fail(batch: LLMBatch, owner: str, why: str) -> None:
     """Look again later, as the server did not say how far the batch is, until it is given up."""
     ended = batch.expires_at or batch.created_at + LIFETIME
     is_cancelled = batch.cancel_requested_at is not None
     patience = timedelta(0) if is_cancelled else SILENT  # nobody waits for the answers of one that a person cancelled
     if timezone.now() > ended + patience:
-        _give_up(batch, owner, Result.EXPIRED, f"the server said nothing about it: {why}")
+        _fail_batch(batch, owner, Result.EXPIRED, f"the server said nothing about it: {why}")
     else:
-        _look_again_later(batch, owner, why)
+        _schedule_next_check(batch, owner, why)
 
 
-def _look_again_later(batch: LLMBatch, owner: str, error: str) -> None:
+def _schedule_next_check(batch: LLMBatch, owner: str, error: str) -> None:
     """Look again after a pause that grows with each look, up to LONGEST_PAUSE; `error` is empty where all is well."""
     pause = min(settings.LLM_BATCH_POLL_SECONDS * SLOWER ** min(batch.looks, 20), LONGEST_PAUSE)
     _end_lease_until(batch, owner, error, timezone.now() + timedelta(seconds=pause), looks=F("looks") + 1)
@@ -325,7 +327,7 @@ def _find_by_time_and_size(batch: LLMBatch, destination: Route, owner: str) -> N
     # Batches of one size are not distinguished here: the custom ids of the results do that, see `_store_results`.
     ours = next((seen for seen in listed if seen.size == batch.requests and seen.id not in known_ids), None)
     if ours is None:
-        _give_up(batch, owner, Result.LOST, "it never reached the server")
+        _fail_batch(batch, owner, Result.LOST, "it never reached the server")
         return
     log.warning("batch %s of %s is presumed to be %s, whose name was lost", batch.pk, batch.work_id, ours.id)
     seen = {"provider_status": ours.status[:16], "expires_at": ours.expires_at}
@@ -342,7 +344,7 @@ def _store_results(batch: LLMBatch, destination: Route, state: BatchState, owner
         BatchProblem: The results stopped coming; those stored so far stay.
     """
     if not state.has_results:
-        _give_up(batch, owner, Result.ERRORED, "the server no longer has the results")
+        _fail_batch(batch, owner, Result.ERRORED, "the server no longer has the results")
         return
     for entries in batch_api.results(destination, batch.batch_id):
         if not batch.extend_lease(owner=owner, lease=LEASE):
@@ -362,7 +364,7 @@ def _store_results(batch: LLMBatch, destination: Route, state: BatchState, owner
     wake_workers()
 
 
-def _give_up(batch: LLMBatch, owner: str, result: Result, why: str) -> None:
+def _fail_batch(batch: LLMBatch, owner: str, result: Result, why: str) -> None:
     """End a batch as failed, and each of its questions that has no result yet with `result`; their work goes on."""
     batch.rows.filter(result="").update(result=result, error=why)
     batch.finish(owner=owner, status=Status.FAILED, error=why)
@@ -400,9 +402,9 @@ def _forget_deleted_agents_and_turns(rows: Sequence[LLMBatchRequest]) -> None:
     """Empty `agent_id` or `run_id` in labels whose agent or turn was deleted while the batch was out: the ledger refuses unknown ones."""
     for key in (LLMCall.agent.field, LLMCall.run.field):
         name = key.attname
-        named = {row.label.get(name) for row in rows} - {None}
-        rows_named = key.remote_field.model._default_manager.filter(pk__in=named)
-        existing = set(rows_named.values_list("pk", flat=True)) if named else set()
+        mentioned = {row.label.get(name) for row in rows} - {None}
+        rows_mentioned = key.remote_field.model._default_manager.filter(pk__in=mentioned)
+        existing = set(rows_mentioned.values_list("pk", flat=True)) if mentioned else set()
         for row in rows:
             if row.label.get(name) not in existing:
                 row.label = {**row.label, name: None}

@@ -48,15 +48,17 @@ def work_queues(names: Iterable[str] = ()) -> Mapping[str, WorkQueue]:
     Raises:
         ValueError: A name is unknown; the message names those that exist.
     """
-    chosen, paths = set(names), declared_queues()
+    chosen = set(names)
+    paths = declared_queues()
     if unknown := chosen - paths.keys() - set(GROUPS):
         allowed = ", ".join((*GROUPS, *paths))
         raise ValueError(f"queue {', '.join(sorted(unknown))!r} is unknown; allowed: {allowed}")
-    return {
-        name: import_string(path)
-        for name, path in paths.items()
-        if not chosen or {name, "interactive" if name in settings.INTERACTIVE_QUEUES else "bulk"} & chosen
-    }
+    queues = {}
+    for name, path in paths.items():
+        group = "interactive" if name in settings.INTERACTIVE_QUEUES else "bulk"
+        if not chosen or name in chosen or group in chosen:
+            queues[name] = import_string(path)
+    return queues
 
 
 def wake_workers(group: Group = "bulk", times: int = 1) -> None:

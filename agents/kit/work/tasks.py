@@ -38,7 +38,9 @@ def work(group: Group = "bulk") -> bool:
     nothing to do none is sent, nor while the database stays away: the sweep wakes workers up later. A worker that is to stop passes the
     message on and returns False.
     """
-    worker, pause, give_up_at = this_worker(), FIRST_PAUSE, time.monotonic() + settings.WORKER_PATIENCE
+    worker = this_worker()
+    pause = FIRST_PAUSE
+    give_up_at = time.monotonic() + settings.WORKER_PATIENCE
     while not worker.stop.requested and (piece := worker.work_once(group)).outage and time.monotonic() < give_up_at:
         log.warning("%s; trying again in %g s", piece.error, pause)
         worker.sleep(pause)
@@ -73,7 +75,7 @@ def _prepare(**kwargs: Any) -> None:
 
 
 @signals.worker_ready.connect
-def _look_once(**kwargs: Any) -> None:
+def _check_for_work(**kwargs: Any) -> None:
     """Look for work that waited while no worker ran."""
     for group in GROUPS:
         wake_workers(group)

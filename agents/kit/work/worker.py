@@ -72,13 +72,21 @@ class Worker:
     """
 
     def __init__(self, kind: WorkerHeartbeat.Kind, queues: Mapping[str, WorkQueue], *, name: str = "") -> None:
-        self.kind, self.queues, self.name = kind, queues, name or owner_name()
-        self.stop, self.done = Stop(), Counter[str]()
-        self._lock, self._of_thread, self._numbers = threading.Lock(), threading.local(), itertools.count(1)
+        self.kind = kind
+        self.queues = queues
+        self.name = name or owner_name()
+        self.stop = Stop()
+        self.done = Counter[str]()
+        self._lock = threading.Lock()
+        self._of_thread = threading.local()
+        self._numbers = itertools.count(1)
         self._doing: dict[str, str] = {}
-        self._in_a_row, self._last_bulk, self._after_alert = 0, "", False
+        self._in_a_row = 0
+        self._last_bulk = ""
+        self._after_alert = False
         self._chores_at = self._beat_at = -math.inf
-        self._shown, self._took_over = "", False
+        self._shown = ""
+        self._took_over = False
 
     def work_once(self, group: Group | None = None) -> Piece:
         """Do one piece of work, if there is one. What goes wrong is in the result; nothing is raised but for the end of the process.
@@ -91,7 +99,8 @@ class Worker:
         """
         if not connection.in_atomic_block:  # a transaction is open in tests only
             close_old_connections()
-        began, name = time.monotonic(), ""
+        began = time.monotonic()
+        name = ""
         with patient(settings.WORKER_PATIENCE):
             try:
                 write_delayed_rows()
@@ -208,7 +217,8 @@ class Worker:
             if time.monotonic() - self._chores_at < LOOK_FOR_CHORES:
                 return
             self._chores_at = time.monotonic()
-            first, self._took_over = not self._took_over, True
+            first = not self._took_over
+            self._took_over = True
         if first:  # a worker that replaces one that died goes on with its work at once
             release_lost_leases()
         run_due_chores()

@@ -76,8 +76,8 @@ Exit code: 0 all was answered, 1 a turn failed."""
         except (SendRefused, TurnRefused) as error:
             raise unusable(error) from None
         except KeyboardInterrupt:
-            again = f"go on with: manage.py chat {agent.slug} --channel {channel.slug}"
-            raise CommandError(f"Stopped; {again}", returncode=STOPPED) from None
+            advice = f"go on with: manage.py chat {agent.slug} --channel {channel.slug}"
+            raise CommandError(f"Stopped; {advice}", returncode=STOPPED) from None
         if options["json"]:
             answer = {
                 "agent": agent.slug,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from argparse import ArgumentParser
 from collections import Counter
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,21 @@ class Command(CodedCommand):
             results = import_agents(path=options["path"], reset=options["reset"], dry_run=options["dry_run"])
         except PersonaError as error:
             raise unusable(f"{error}\nNothing was imported.") from None
+        self._warn(results, examples)
+        if options["json"]:
+            self.stdout.write(json.dumps(as_json(results, dry_run=options["dry_run"]), ensure_ascii=False))
+            return
+        rows: list[list[Cell]] = []
+        for result in results:
+            agent = result.agent
+            outcome = result.outcome.replace("_", " ")
+            rows.append([agent.slug, agent.display_name, outcome, ", ".join(result.changed)])
+        print_table(console_on(self.stdout), ["Agent", "Name", "Outcome", "Changed"], rows)
+        if options["dry_run"]:
+            self.stdout.write("Dry run: nothing was changed.")
+
+    def _warn(self, results: Sequence[UpsertResult], examples: Collection[str]) -> None:
+        """Say which agents were kept, and which were examples until now; `examples` are the slugs of those before the import."""
         kept = [result.agent.slug for result in results if result.outcome == Outcome.KEPT_EDITED]
         kept_edited = [slug for slug in kept if slug not in examples]
         kept_examples = [slug for slug in kept if slug in examples]
@@ -59,17 +75,6 @@ class Command(CodedCommand):
         if former_examples:
             names = ", ".join(former_examples)
             self.stderr.write(f"Example agents until now: {names}. What the examples said stays, and is measured, too.")
-        if options["json"]:
-            self.stdout.write(json.dumps(as_json(results, dry_run=options["dry_run"]), ensure_ascii=False))
-            return
-        rows: list[list[Cell]] = []
-        for result in results:
-            agent = result.agent
-            outcome = result.outcome.replace("_", " ")
-            rows.append([agent.slug, agent.display_name, outcome, ", ".join(result.changed)])
-        print_table(console_on(self.stdout), ["Agent", "Name", "Outcome", "Changed"], rows)
-        if options["dry_run"]:
-            self.stdout.write("Dry run: nothing was changed.")
 
 
 def as_json(results: list[UpsertResult], *, dry_run: bool) -> dict[str, Any]:

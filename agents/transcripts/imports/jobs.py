@@ -308,8 +308,8 @@ class _Report:
         self._update(stored=F("stored") + len(messages))
 
     def _update(self, **fields: Any) -> None:
-        mine = Import.objects.filter(pk=self._import_id, status=Status.RUNNING, lease_owner=self._owner)
-        if not retry_on_outage(lambda: mine.update(**fields)):
+        leased_row = Import.objects.filter(pk=self._import_id, status=Status.RUNNING, lease_owner=self._owner)
+        if not retry_on_outage(lambda: leased_row.update(**fields)):
             raise LeaseLost("another worker has it, or it was cancelled")
 
 

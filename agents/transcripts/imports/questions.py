@@ -255,9 +255,9 @@ def _likely_agent(name: str, agents: Sequence[tuple[str, str]], system_prompt: s
     if near:
         return slug_of[near[0]]
     words = " ".join(re.findall(r"\w+", system_prompt.casefold()))
-    named = {slug for known_name, slug in slug_of.items() if f" {known_name} " in f" {words} "}
-    if len(named) == 1:
-        return named.pop()
+    mentioned = {slug for known_name, slug in slug_of.items() if f" {known_name} " in f" {words} "}
+    if len(mentioned) == 1:
+        return mentioned.pop()
     return agents[0][0] if len(agents) == 1 else NONE
 
 

@@ -389,13 +389,13 @@ class _Log:
         name, which marks who is not in the address book, is left out.
         """
         is_export = self._is_messengers_stamp(match)
-        named = _AFTER_STAMP.fullmatch(text)
-        if named and not (is_export and _QUOTED.search(named["speaker"])):
-            speaker = named["speaker"].lstrip("~\u202f\xa0 ").strip() or named["speaker"].strip()
+        speech = _AFTER_STAMP.fullmatch(text)
+        if speech and not (is_export and _QUOTED.search(speech["speaker"])):
+            speaker = speech["speaker"].lstrip("~\u202f\xa0 ").strip() or speech["speaker"].strip()
             messenger = ""
             if is_export:
                 messenger = "marked" if match["open"] else "plain"
-            return _Draft(line, speaker, [named["text"] or ""], messenger=messenger)
+            return _Draft(line, speaker, [speech["text"] or ""], messenger=messenger)
         if is_export:
             return Skipped("notice", line)
         return Skipped("line not understood", line, text=text)

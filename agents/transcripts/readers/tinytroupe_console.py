@@ -145,8 +145,8 @@ class _Session:
     number: int
     agents: set[str] = field(default_factory=set)
     environment: str = ""
-    said: Counter[int] = field(default_factory=Counter)  # how often words are in the transcript
-    shown: Counter[tuple[int, int, str]] = field(
+    in_transcript: Counter[int] = field(default_factory=Counter)  # how often words are in the transcript
+    in_views: Counter[tuple[int, int, str]] = field(
         default_factory=Counter
     )  # how often each view showed them to each receiver
 
@@ -281,7 +281,7 @@ class _Sessions:
         sessions = [session for session in self.all if agent & session.agents]
         words, shown_words = _words(block)
         for session in sessions:
-            if session.shown[shown_words] < session.said[words]:
+            if session.in_views[shown_words] < session.in_transcript[words]:
                 return _record(block, session)
         if not sessions:
             self._enter_for(agent, asked=not self.all)
@@ -303,10 +303,10 @@ def _record(block: _Block, session: _Session) -> Record:
     It is new when this view has shown its words to this receiver more often than they are in the session's transcript.
     """
     words, view = _words(block)
-    session.shown[view] += 1
-    if session.shown[view] <= session.said[words]:
+    session.in_views[view] += 1
+    if session.in_views[view] <= session.in_transcript[words]:
         return Skipped("shown before", block.line)
-    session.said[words] += 1
+    session.in_transcript[words] += 1
     return SourceMessage(
         speaker=block.source,
         kind="stimulus" if block.source == USER else "named",

@@ -50,7 +50,7 @@ def evidence_of_fall(request: HttpRequest, fall: DriftAlert, change: Change | No
     if run is not None:
         drift = drift_at(run, fall.dimension, quotes=request.user.has_perm("agents.view_message"))
     context = {
-        "shown": change_card(drift) if drift is not None else None,
+        "card": change_card(drift) if drift is not None else None,
         "later_than": fall.evaluation_run_id if run is not None and run.pk != fall.evaluation_run_id else None,
     }
     return SafeString(render_to_string("admin/change/drift/evidence.html", context))

@@ -50,7 +50,7 @@ from evaluation.change.change import ChangeResult
 from evaluation.change.choosing import Asked, chosen_measurements, ways_of, with_note_on_undated
 from evaluation.change.comparison import Comparison, Shown, compare, one_sided
 from evaluation.change.evidence import JudgeAndProcedure
-from evaluation.change.examples import ComparedJudgements, Quote, heard_before, lowest_scores, quotes_of
+from evaluation.change.examples import ComparedJudgements, Quote, lowest_scores, preceding_messages, quotes_of
 from evaluation.change.measurements import Measurement, NotComparable
 from evaluation.change.overview import drift_of_comparison
 from evaluation.change.sentences import channel_predicate, predicate_of, since_of, why_drifted
@@ -339,11 +339,11 @@ def _comparison_context(request: HttpRequest, form: CompareForm, pair: ComparedP
     to_show = [*comparison.shown, *one_sided_findings[:MOST_PAIRS]]
     findings = [_shown_context(finding, pair, may_read=may_read) for finding in to_show]
     pairs = _message_pairs(scored, pair) if may_read else []
-    _add_what_was_heard([*findings, *pairs])
+    _add_preceding_messages([*findings, *pairs])
     return {
         **_sentence_context(comparison, form.chosen_agent),
         "comparison": comparison,
-        "shown": findings,
+        "findings": findings,
         "more_one_sided": [finding.name for finding in one_sided_findings[MOST_PAIRS:]],
         "missing_data": [(dimension_badge(name), line) for name, line in comparison.missing.items()],
         "judge": judged_by(JudgeAndProcedure(judge=comparison.judge, procedure=comparison.procedure)),
@@ -440,12 +440,12 @@ def _one_sided_findings(comparison: Comparison) -> list[Shown]:
     return [finding for _, finding in findings]
 
 
-def _add_what_was_heard(contexts: Sequence[dict[str, Any]]) -> None:
+def _add_preceding_messages(contexts: Sequence[dict[str, Any]]) -> None:
     """Add to all quotes the messages that they answered, in two statements."""
     messages = []
     for context in contexts:
         messages += [quote.message for _, quote in context["quotes"]]
-    heard_by_message = heard_before(messages)
+    heard_by_message = preceding_messages(messages)
     for context in contexts:
         context["quotes"] = [
             (side, replace(quote, heard=heard_by_message.get(quote.message.pk))) for side, quote in context["quotes"]

@@ -332,12 +332,9 @@ def _overview_context(request: HttpRequest, form: OverviewForm) -> dict[str, Any
     for state, (tone, hint) in STATES.items():
         if state in overview.states:
             states.append((state, overview.states[state], tone, hint))
-    return {
-        "judge": judged_by(judged) if judged else "",
-        "heuristic": judged is not None and is_heuristic(judged.judge),
+    context = {
         "not_usable": not_usable(judge_passports),
         "trust": trust(judge_passports, request.user),
-        "judge_changed": judge_notices([judged.judge]) if judged is not None else "",
         "cards": drift_cards(request, overview.drifts),
         "states": states,
         "chosen": filters["state"],
@@ -347,6 +344,11 @@ def _overview_context(request: HttpRequest, form: OverviewForm) -> dict[str, Any
         "tags": [form.data.get(name, "") for name in ("baseline", "candidate")],
         "no_agents": not agents,
     }
+    if judged is not None:
+        context["judge"] = judged_by(judged)
+        context["heuristic"] = is_heuristic(judged.judge)
+        context["judge_changed"] = judge_notices([judged.judge])
+    return context
 
 
 def passports_of_drifts(judged: JudgeAndProcedure | None, drifts: Sequence[AgentDrift]) -> list[Passport]:
@@ -377,7 +379,7 @@ def change_panel(request: HttpRequest, agent: Agent) -> SafeString:
     judge_passports = passports_of_drifts(judged, [drift])
     rows = [_proposition_row(drift, change) for change in drift.propositions[:MOST_PROPOSITIONS]]
     context = {
-        "shown": drift_cards(request, [drift])[0],
+        "card": drift_cards(request, [drift])[0],
         "chart": _fall_chart(request, drift),
         "judge": judged_by(judged) if judged else "",
         "not_usable": not_usable(judge_passports),

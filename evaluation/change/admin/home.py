@@ -61,8 +61,8 @@ def no_baseline(request: HttpRequest, answers: Answers) -> SafeString | None:
     if not answers["agents without baseline"]:
         return None
     agents = list(_without_baseline().order_by("display_name").only("display_name")[: MOST_NAMED + 1])
-    named = [display.isolated(agent.display_name) for agent in agents[:MOST_NAMED]]
-    names = format_html_join(", ", "{}", ((name,) for name in named))
+    listed = [display.isolated(agent.display_name) for agent in agents[:MOST_NAMED]]
+    names = format_html_join(", ", "{}", ((name,) for name in listed))
     if len(agents) > MOST_NAMED:
         names = format_html("{} and others", names)
     text = format_html(
@@ -152,8 +152,6 @@ def drifted_agents(request: HttpRequest, answers: Answers) -> SafeString | None:
         "more": max(0, len(fallen) - MOST_ROWS),
         "are_examples": not answers["own agents"],
         "leaves_out_examples": has_examples_beside,
-        "judge": judged_by(judged) if judged is not None else "",
-        "not_usable": not_usable(passports_of_drifts(judged, overview.drifts)) if judged is not None else "",
         "states": _other_states(overview, url),
         "last": display.moment(answers["last measured"]) if answers["last measured"] else "",
         "most": MOST_AGENTS if len(listed) == MOST_AGENTS else 0,  # there may be more agents
@@ -161,6 +159,9 @@ def drifted_agents(request: HttpRequest, answers: Answers) -> SafeString | None:
         "agents_url": display.list_url(Agent, is_active__exact=1),
         "import_url": reverse("admin:agents_import_add") if may_import(user_of(request)) else "",
     }
+    if judged is not None:
+        context["judge"] = judged_by(judged)
+        context["not_usable"] = not_usable(passports_of_drifts(judged, overview.drifts))
     return render_to_string("admin/change/home.html", context)
 
 
@@ -188,15 +189,13 @@ def _row_of(request: HttpRequest, drift: AgentDrift) -> dict[str, object]:
     for button in _row_buttons:
         if request.user.has_perm(button.permission):
             buttons.append((button.label, button.url(drift.agent)))
-    may_see_scores = request.user.has_perm("evaluation.view_evaluationrun")
-    return {
-        "agent": drift.agent,
-        "sentence": sentence_of(drift),
-        "since_at": main.since_at if main is not None else None,
-        "dimension": main.dimension if main is not None else "",
-        "sparkline": drift_sparkline(main, since=since_of(drift)) if main is not None and may_see_scores else "",
-        "buttons": buttons,
-    }
+    row = {"agent": drift.agent, "sentence": sentence_of(drift), "buttons": buttons}
+    if main is not None:
+        row["since_at"] = main.since_at
+        row["dimension"] = main.dimension
+        if request.user.has_perm("evaluation.view_evaluationrun"):
+            row["sparkline"] = drift_sparkline(main, since=since_of(drift))
+    return row
 
 
 def _other_states(overview: Overview, overview_url: str) -> list[SafeString]:

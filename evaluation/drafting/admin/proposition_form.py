@@ -206,13 +206,13 @@ class SentenceForm(PropositionForm):
         filled = {blank.name: self.cleaned_data[field_name(kind, blank)] for blank in kind.blanks}
         fields = dict(self.written.fields)
         try:
-            made = Sentence(kind, filled).fields()
+            new_fields = Sentence(kind, filled).fields()
         except NotFilledIn as problem:
             raise forms.ValidationError({f"{kind.name}_{problem.blank}": str(problem)}) from None
-        is_same = made["rule"] == fields.get("rule") and made.get("of_ten") == fields.get("of_ten")
+        is_same = new_fields["rule"] == fields.get("rule") and new_fields.get("of_ten") == fields.get("of_ten")
         if not is_same:  # else its claim stays as it was written
             fields.pop("of_ten", None)
-            fields.update(made)
+            fields.update(new_fields)
         if self.cleaned_data["source"] and not self.written.fields:
             fields["source"] = self.cleaned_data["source"]
         return fields
@@ -295,11 +295,11 @@ class YamlForm(PropositionForm):
     def sentence(self) -> Sentence | None:
         """Return the sentence that says all that is typed in a valid form; None where YAML says more."""
         fields = self.cleaned_data["fields"]
-        beside = _without(fields, *STATE, "claim", "rule", "of_ten")
+        other_fields = _without(fields, *STATE, "claim", "rule", "of_ten")
         saved = _without(self.written.fields, *STATE, "claim", "rule", "of_ten")
         if self.entry is None:  # its id is made, and the form of the sentence takes its source
-            beside = _without(beside, "id", "source")
-        is_said = beside == saved and self.dimension_and_level() == (OF_PERSONA, "evaluation")
+            other_fields = _without(other_fields, "id", "source")
+        is_said = other_fields == saved and self.dimension_and_level() == (OF_PERSONA, "evaluation")
         return sentence_in(fields) if is_said else None
 
     def show_errors(self, errors: Mapping[str, str]) -> None:

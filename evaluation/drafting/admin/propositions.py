@@ -489,7 +489,7 @@ class PropositionAdmin(ModelAdmin[models.Proposition]):
         # The lowest scores first, for they show what the judge objects to; messages without a score last.
         lowest = sorted(trial.messages, key=lambda tried: (tried.score is None, tried.score or 0.0))
         cost = display.money(spent.cost_usd if has_price else None, unpriced=spent.unpriced)
-        return {"of": trial, "lowest": lowest, "cost": cost}
+        return {"result": trial, "lowest": lowest, "cost": cost}
 
     def _allow(self, request: HttpRequest, *, change: bool = False) -> None:
         """Refuse users who may not view, or change, propositions."""
@@ -621,8 +621,9 @@ def _edit_context(
         entry: The proposition that is edited; None for a new one.
     """
     dimension, level = form.dimension_and_level()
-    context: dict[str, Any] = {"no_folder": NO_FOLDER, "may_count": agent is not None and _may_count(request)}
-    if context["may_count"]:
+    may_count = agent is not None and _may_count(request)
+    context: dict[str, Any] = {"no_folder": NO_FOLDER, "may_count": may_count}
+    if may_count:
         query = {"at": request.GET["at"]} if "at" in request.GET else {}
         context["count_url"] = page_url("count", form.owner, **query)
         context["counted"] = _counted(form, agent)
@@ -638,8 +639,10 @@ def _edit_context(
     quoted = entry.proposition.quote if entry else str(request.GET.get("source", ""))
     if quoted:
         context["quoted"] = quoted_in(quoted, _persona(agent))
-    context["may_try"] = form.is_yaml and _may_try(request) and dimension in BY_ONE_MESSAGE and level == "evaluation"
-    if context["may_try"] and entry is not None and not has_trial:
+    is_by_message = dimension in BY_ONE_MESSAGE and level == "evaluation"
+    may_try = form.is_yaml and is_by_message and _may_try(request)
+    context["may_try"] = may_try
+    if may_try and entry is not None and not has_trial:
         context["estimate"] = estimate_trial(
             proposition=entry.proposition, agent=agent, n=TRIED_MESSAGES, window=TRIED_WINDOW
         )

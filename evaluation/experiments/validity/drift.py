@@ -233,19 +233,19 @@ def scores_of(conversation: Conversation, indices: Sequence[int], judge: str, la
     """Judge messages; return the mean of each one's scored claims, 0 to 9; None where none could be scored."""
     nonce = new_nonce()
     questions = []
-    for place, index in enumerate(indices):
-        questions.append(_question(conversation, index, judge, label, nonce=nonce, place=place))
+    for number, index in enumerate(indices):
+        questions.append(_question(conversation, index, judge, label, nonce=nonce, number=number))
     scores: list[list[int]] = [[] for _ in indices]
     for answered in ask_all(questions):
-        place = answered.question.items[0]
+        number = answered.question.items[0]
         for verdict in answered.verdicts:
             if verdict.status == "scored" and verdict.value is not None:
-                scores[place].append(verdict.value)
+                scores[number].append(verdict.value)
     return [sum(values) / len(values) if values else None for values in scores]
 
 
-def _question(conversation: Conversation, index: int, judge: str, label: Label, *, nonce: str, place: int) -> Question:
-    """Ask about one message, amid the six last ones up to it; `place` says which of the messages asked about it is."""
+def _question(conversation: Conversation, index: int, judge: str, label: Label, *, nonce: str, number: int) -> Question:
+    """Ask about one message, amid the six last ones up to it; `number` is its place in the list of messages asked about."""
     window = cut_window(conversation.events[: index + 1], first_n=0, last_n=PROPOSITIONS[0].last_n)
     context = Context(
         agent_name=NAME,
@@ -260,7 +260,7 @@ def _question(conversation: Conversation, index: int, judge: str, label: Label, 
         label=label,
         model=judge,
         nonce=nonce,
-        items=[place] * len(PROPOSITIONS),
+        items=[number] * len(PROPOSITIONS),
     )
 
 

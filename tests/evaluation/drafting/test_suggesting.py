@@ -352,7 +352,7 @@ def test_whatever_a_model_writes_is_read_back_as_it_was_checked(
     raw = proposal(f"{{{{agent_name}}}} {claim}", quote=f"two words {quote}", rule={"contains_none": [phrase]})
     usable = sift([raw], slug="ada", name=agent.display_name, persona=persona).usable
     spent = totals(work_id="none")
-    about: dict[str, Any] = {"agent": "ada", "of": agent, "judge": claim, "usable": usable, "spent": spent}
+    about: dict[str, Any] = {"agent": "ada", "agent_row": agent, "judge": claim, "usable": usable, "spent": spent}
     outcome = Suggestions(**about, suggestions=[], dropped=[], reason="", failed=False, **spent_json(spent))
     write_suggestions(outcome, folder=tmp_path_factory.mktemp("suggestions"))
 

@@ -494,5 +494,5 @@ def test_an_effect_that_does_not_end_holds_for_at_least_the_turns_that_were_play
     lasting = half_life([dict.fromkeys(range(1, 11), 8.0)] * 3, [dict.fromkeys(range(1, 11), 3.0)] * 3)
 
     assert lasting is not None
-    assert lasting.turns == lasting.of == 10
+    assert lasting.turns == lasting.measured == 10
     assert "at least 10 turns" in lasting_text(Lasting.from_half_life(lasting))

@@ -98,7 +98,7 @@ Exit code: 0 the debate ended or waits for its next round, 1 it failed, 130 inte
         if options["markdown"] and not is_number:
             raise wrong("--markdown: only for the number of a debate; allowed for a new one: --json")
         with refusing(DebateRequest):
-            debate = self._find_debate(options) if is_number else self._start_debate(options)
+            debate = self._find_debate(options) if is_number else request_debate(read_options(DebateRequest, options))
             if not is_number or options["next"] or options["finish"]:
                 debate = self._play(debate, rounds=1 if options["next"] else None, quiet=options["json"])
         results = report(debate)
@@ -111,10 +111,6 @@ Exit code: 0 the debate ended or waits for its next round, 1 it failed, 130 inte
         if debate.status in (Debate.Status.FAILED, Debate.Status.ERRORED) and not options["markdown"]:
             why = in_line(debate.error, 2_000)
             raise unanswered(f"debate {debate.pk} {debate.get_status_display()}: {why}", otherwise=FAILED)
-
-    def _start_debate(self, options: Mapping[str, Any]) -> Debate:
-        """Make the debate that the options ask for."""
-        return request_debate(read_options(DebateRequest, options))
 
     def _find_debate(self, options: Mapping[str, Any]) -> Debate:
         """Return the debate of that number.
@@ -170,7 +166,9 @@ Exit code: 0 the debate ended or waits for its next round, 1 it failed, 130 inte
     def _show(self, results: DebateReport) -> None:
         """Print the results of a debate: rounds, what talking changed, agreement, groupthink, cost, how it ended, and how to go on."""
         console = console_on(self.stdout)
-        meta, evidence, consensus = results.metadata, results.evidence, results.decision.consensus
+        meta = results.metadata
+        evidence = results.evidence
+        consensus = results.decision.consensus
         console.print(f"[bold]Debate {meta.id}, {meta.mode}:[/bold] {snippet(results.decision.topic)}")
         if line := actor_line(results):
             console.print(f"[yellow]{snippet(line, 1_000)}[/yellow]")

@@ -75,7 +75,8 @@ class Command(BaseCommand):
         except ValueError as error:
             raise wrong(f"--queues: {error}") from None
         self.handed_back = False  # whether any work went back to the queue unfinished
-        worker, names = Worker(WorkerHeartbeat.Kind.WORK, queues), ", ".join(queues)
+        worker = Worker(WorkerHeartbeat.Kind.WORK, queues)
+        names = ", ".join(queues)
         if not options["once"]:
             self._say(f"Working as {worker.name} on {names}. Stop with Ctrl-C.")
         warm_up_all()

@@ -25,7 +25,7 @@ from agents.models import Agent
 from agents.seed import loader
 from correction.demo.demo_data import fill_console
 from correction.demo.demonstration import show_correction, show_debate, show_experiment, show_swarm
-from correction.demo.story import BUILD, EARLIER, LATER, check_two_drafts, tell
+from correction.demo.story import BUILD, EARLIER, LATER, check_two_drafts, print_story
 from evaluation.commands import ProgressBar
 from evaluation.models import is_heuristic
 from evaluation.runs.estimate import estimate
@@ -77,7 +77,7 @@ class Command(BaseCommand):
             if options["scene"]:
                 self._show_scenes(options["scene"], again=options["again"])
             else:
-                self._tell_story(again=options["again"])
+                self._print_story(again=options["again"])
         finally:
             drift_log.disabled = was_disabled
 
@@ -90,7 +90,7 @@ class Command(BaseCommand):
             _, show = SCENES[name]
             show(self.stdout, again=again)
 
-    def _tell_story(self, *, again: bool) -> None:
+    def _print_story(self, *, again: bool) -> None:
         """Measure both builds, have two drafts checked, and print the story.
 
         Raises:
@@ -105,7 +105,7 @@ class Command(BaseCommand):
         results += self._measure(candidate, LATER, again=again)
         with _step("Sending two drafts through the gate"):
             check_two_drafts(again=again)
-        tell(self.stdout, agents=agents, results=results)
+        print_story(self.stdout, agents=agents, results=results)
         if any(result.summary.overall_score is None for result in results):
             problems = sorted({result.summary.run.error for result in results if result.summary.run.error})
             raise CommandError("some agents have no score: " + "; ".join(problems)[:500], returncode=NOT_ENOUGH)

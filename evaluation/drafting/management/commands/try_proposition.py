@@ -115,7 +115,7 @@ def show_trial(trial: Trial, out: Any) -> None:
         title += f" ({', '.join(notes)})"
     messages = f"{counted(len(trial.messages), 'message')} of {snippet(trial.agent)}"
     console.print(f"{title} on {messages}, judged by {snippet(judge_label(trial.judge))}")
-    claim = proposition.claim.replace(AGENT_NAME, trial.of.display_name)
+    claim = proposition.claim.replace(AGENT_NAME, trial.agent_row.display_name)
     console.print(f"“{snippet(claim, 600)}”")
     if trial.reason:
         console.print(snippet(trial.reason, 600))
