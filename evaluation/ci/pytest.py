@@ -81,7 +81,7 @@ def _files_of(
     if isinstance(transcript, str | Path):
         return [transcript]
     files = [part for part in transcript if isinstance(part, str | Path)]
-    if len(files) == len(transcript) > 0:
+    if len(files) == len(transcript):
         return files
     written = folder / "messages.json"
     written.write_text(json.dumps(list(transcript), default=str), encoding="utf-8")

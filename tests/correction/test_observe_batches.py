@@ -387,6 +387,7 @@ def test_a_message_without_room_for_a_day_is_logged_as_not_judged(server: BatchS
 
 # -- doors
 REFUSED = r"observe_by_batches on: (offline:lexical-1|openai:m|bedrock:m) .*allowed: off"
+REFUSED_IN_CONSOLE = REFUSED.replace("observe_by_batches", "observe by batches")
 
 
 @pytest.mark.parametrize("refusal", [400, 413])
@@ -428,7 +429,7 @@ def test_the_setting_is_refused_for_a_judge_without_batches(settings: Settings, 
     answer = program(person).patch(f"/api/evaluations/config/{agent.slug}/", {"observe_by_batches": True})
     assert (answer.status_code, bool(re.search(REFUSED, str(answer.json())))) == (400, True)
     page = save(signed_in(person), agent, observe_by_batches="on", reason="cheaper")
-    assert re.search(REFUSED, page.content.decode())
+    assert re.search(REFUSED_IN_CONSOLE, page.content.decode())
     assert resolve_config(agent)["observe_by_batches"] is False
     configure(agent=agent, changes={"observe_by_batches": False})
 
