@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import yaml
 from django.utils import timezone
@@ -71,11 +71,12 @@ class Log(Tool):
 
     def perform(self, turn: Turn, call: llm.ToolCall) -> Performed:
         portions = _with_nutrients(self.foods) if self.foods else _looked_up_and_not_logged(turn)
-        logged_before = [food for meal in _meals_today(turn) if meal.is_of_earlier_try for food in meal.portions]
-        if all(food in logged_before for food in portions):
+        logged_before = _foods_of_earlier_tries(turn, "logged")
+        new_portions = [food for food in portions if food not in logged_before]
+        if not new_portions:
             return Performed(f"Logged already: {_portions_in_one_line(portions)}.")
-        _keep_as_last_tool(turn, "log", portions)
-        return Performed(f"Logged: {_portions_in_one_line(portions)}.", detail={"logged": portions})
+        _keep_as_last_tool(turn, "log", new_portions)
+        return Performed(f"Logged: {_portions_in_one_line(new_portions)}.", detail={"logged": new_portions})
 
     @classmethod
     def scripted(cls, message: str) -> dict[str, Any] | None:
@@ -89,9 +90,9 @@ class Undo(Tool):
     """Take the meal that was logged last today out of the log again."""
 
     def perform(self, turn: Turn, call: llm.ToolCall) -> Performed:
-        for answer in _answers_of_log(turn):
-            if "removed" in answer.content["detail"] and _is_of_earlier_try(answer, turn):
-                return Performed(f"Removed already: {_portions_in_one_line(answer.content['detail']['removed'])}.")
+        removed_before = _foods_of_earlier_tries(turn, "removed")
+        if removed_before:
+            return Performed(f"Removed already: {_portions_in_one_line(removed_before)}.")
         meals = logged_today(turn)
         if not meals:
             raise ToolFault("Nothing is logged today in this conversation; allowed: to undo what was logged.")
@@ -131,27 +132,15 @@ Portions = list[dict[str, Any]]  # each food with its name, amount, portion, kca
 
 
 def logged_today(turn: Turn) -> list[Portions]:
-    """Return the meals of this conversation that were logged since midnight (TIME_ZONE) and not taken back, oldest first."""
-    return [meal.portions for meal in _meals_today(turn)]
-
-
-class _Meal(NamedTuple):
-    """A meal that was logged. `is_of_earlier_try`: in another turn for the message that this turn answers, which then failed."""
-
-    portions: Portions
-    is_of_earlier_try: bool
-
-
-def _meals_today(turn: Turn) -> list[_Meal]:
-    """Return the meals of `logged_today`.
+    """Return the meals of this conversation that were logged since midnight (TIME_ZONE) and not taken back, oldest first.
 
     Each removal takes back the meal that was logged last before it. Answers of refused calls neither log nor remove.
     """
-    meals: list[_Meal] = []
+    meals: list[Portions] = []
     for answer in _answers_of_log(turn):
         detail = answer.content["detail"]
         if "logged" in detail:
-            meals.append(_Meal(detail["logged"], _is_of_earlier_try(answer, turn)))
+            meals.append(detail["logged"])
         elif "removed" in detail and meals:
             meals.pop()
     return meals
@@ -170,9 +159,15 @@ def _answers_of_log(turn: Turn) -> list[RunMessage]:
     return list(answers.select_related("run").order_by("pk"))
 
 
-def _is_of_earlier_try(answer: RunMessage, turn: Turn) -> bool:
-    """Return whether a tool answered in another turn for the same message: one that failed after that, and was tried again."""
-    return turn.trigger is not None and answer.run.trigger_id == turn.trigger.pk and answer.run != turn.run
+def _foods_of_earlier_tries(turn: Turn, done: str) -> Portions:
+    """Return what earlier turns for the same message ``logged`` or ``removed``: they failed after that, and it is tried again."""
+    foods: Portions = []
+    if turn.trigger is None:
+        return foods
+    for answer in _answers_of_log(turn):
+        if answer.run.trigger_id == turn.trigger.pk and answer.run != turn.run:
+            foods += answer.content["detail"].get(done, [])
+    return foods
 
 
 def ensure_food_swarms() -> list[Swarm]:

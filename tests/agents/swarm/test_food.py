@@ -113,6 +113,24 @@ def test_a_message_that_is_tried_again_logs_and_takes_back_nothing_twice(
     assert "156 kcal" in again[1][2]
 
 
+def test_a_message_that_is_tried_again_logs_what_is_new_and_brings_nothing_back(
+    ada: Agent, kitchen: Channel, llm_server: LLMServer
+) -> None:
+    banana = {"food": "banana"}
+    question = say(kitchen, "Priya", "Two eggs, no, take them back, a banana.")
+    plays(llm_server, ("log", EGGS), ("undo", {}), ("log", {"foods": [banana]}))
+    llm_server.reply(status=400)
+    assert take_turn(ada, kitchen, trigger=question).status == "failed"
+
+    plays(
+        llm_server, ("log", EGGS), ("undo", {}), ("log", {"foods": [banana, {"food": "toast"}]}), ("day", {}), "Done."
+    )
+    again = tools(take_turn(ada, kitchen, trigger=question))
+
+    assert again[2][2] == "Logged: toast (1 x slice), 80 kcal, 3 g protein."
+    assert again[3][2].startswith("Logged today: 185 kcal"), "of a banana and toast"
+
+
 def test_a_log_belongs_to_its_conversation(ada: Agent, kitchen: Channel, llm_server: LLMServer) -> None:
     plays(llm_server, ("log", EGGS), "Done.")
     asked(ada, kitchen, "I ate two eggs")
