@@ -137,7 +137,7 @@ class Source:
     def windows_line(self) -> tuple[int, str] | None:
         """Return number and text of the first line that says that the file is `WINDOWS`; None where it is UTF-8, or refused.
 
-        A line in UTF-8 that is not ASCII says that it is a broken file in UTF-8 instead.
+        A line in UTF-8 that is not ASCII says that it is a broken file in UTF-8 instead, and a NUL byte that it is UTF-16.
         """
         if not self._accepts_windows or self._bom:
             return None
@@ -146,6 +146,8 @@ class Source:
         with self.path.open("rb") as file:
             while raw := file.readline(MAX_LINE):
                 number += 1
+                if b"\x00" in raw:
+                    return None
                 if raw.isascii():
                     continue
                 if _can_be(raw, "utf-8") or not _can_be(raw, WINDOWS):

@@ -145,6 +145,13 @@ def test_a_table_that_is_neither_utf8_nor_of_windows_is_refused(tmp_path: Path, 
         )
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le"])
+def test_a_table_in_utf16_is_refused_as_what_is_not_utf8(tmp_path: Path, encoding: str) -> None:
+    table = "speaker;text\nAnn;Grüße\n".encode(encoding)
+    with pytest.raises(CommandError, match="save the file as UTF-8"):
+        call_command("import_transcript", write(tmp_path, "t.csv", table))
+
+
 def test_a_line_beyond_the_limit_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source, "MAX_LINE", 1000)
     with pytest.raises(CommandError, match="line 2: longer than 1,000 bytes"):
