@@ -1,4 +1,4 @@
-"""Agents and messages as columns, on pages, and agents as a filter of templates."""
+"""Agents as columns, on pages, and as a filter of templates."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from django.utils.safestring import SafeString
 from agents.kit.console import display
 from agents.kit.console.columns import VALUE_DISPLAYS
 from agents.kit.templatetags.display import register as templates
-from agents.models import Agent, Message
+from agents.models import Agent
 
 
 def agent_chip(agent: Agent | None) -> SafeString:
@@ -22,13 +22,5 @@ def agent_chip(agent: Agent | None) -> SafeString:
     )
 
 
-def message_link(message: Message | None) -> SafeString:
-    """Return a link to a message by its number: its text is for users who may view messages, which a column does not know."""
-    if message is None:
-        return display.EMPTY
-    return display.page_of(message, f"message {message.position}")
-
-
 VALUE_DISPLAYS[Agent] = agent_chip
-VALUE_DISPLAYS[Message] = message_link
 templates.filter("agent_chip", agent_chip)

@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import QuerySet, Value
 from django.http import HttpRequest
 from django.template.loader import render_to_string
 from django.urls import reverse
@@ -18,7 +17,7 @@ from django.utils.safestring import SafeString
 
 from agents.admin.transcript import transcript_url
 from agents.kit.console import display
-from agents.kit.console.logs import READING, LogAdmin
+from agents.kit.console.logs import LogAdmin
 from agents.kit.console.panels import Kind, Span, waterfall
 from agents.kit.console.site import console_action
 from agents.kit.models import LLMCall
@@ -177,10 +176,6 @@ def _unread(run: Any) -> bool:
 @admin.register(Run)
 class RunAdmin(LogAdmin[Run]):
     list_select_related = ("agent", "channel", "trigger")
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Run]:
-        """Mark the rows for those who may not read messages."""
-        return super().get_queryset(request).annotate(unread=Value(not request.user.has_perm(READING)))
 
     def get_panels(self, request: HttpRequest, obj: Run) -> list[SafeString]:
         """Show the turn step by step above the other panels; one that has not ended is looked at again (`live`) and can be stopped.

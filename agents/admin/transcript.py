@@ -17,7 +17,7 @@ from django.utils import timezone
 from django.utils.safestring import SafeString
 
 from agents.kit.console import display
-from agents.kit.console.columns import VALUE_DISPLAYS
+from agents.kit.console.columns import QUOTING_DISPLAYS, VALUE_DISPLAYS
 from agents.kit.console.extensions import extensions_for_user
 from agents.kit.templatetags.display import register as templates
 from agents.models import Channel, Message
@@ -71,7 +71,13 @@ def message_link(message: Message) -> SafeString:
     return display.link(transcript_url(message), text, "in its conversation")
 
 
-VALUE_DISPLAYS.update({Channel: channel_link, Message: message_link})
+def message_number(message: Message) -> SafeString:
+    """Return the number of a message, linked to its place in its conversation, for users who may not read its text."""
+    return display.link(transcript_url(message), f"message {message.position}", "in its conversation")
+
+
+VALUE_DISPLAYS.update({Channel: channel_link, Message: message_number})
+QUOTING_DISPLAYS[Message] = message_link
 templates.filter("place", transcript_url)
 templates.filter("channel_link", channel_link)
 

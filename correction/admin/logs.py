@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
-from django.db.models import Exists, F, OuterRef, Q, QuerySet, Value
+from django.db.models import Exists, F, OuterRef, Q, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
 from django.template.loader import render_to_string
@@ -89,9 +89,7 @@ class CorrectionLogAdmin(LogAdmin[CorrectionLog]):
     ordering = ("-created_at", "-pk")  # an index has it, also below a range of days
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[CorrectionLog]:
-        """Mark the rows for those who may not read messages."""
-        logs = super().get_queryset(request).prefetch_related("dimension_results")
-        return logs.annotate(unread=Value(not request.user.has_perm(READING)))
+        return super().get_queryset(request).prefetch_related("dimension_results")
 
     def get_search_fields(self, request: HttpRequest) -> Any:
         """Search the drafts for those alone who may read them: else their beginnings could be guessed."""

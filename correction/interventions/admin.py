@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from django import forms
 from django.contrib import admin
-from django.db.models import QuerySet, Value
+from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.template.loader import render_to_string
 from django.utils.html import format_html, format_html_join
@@ -262,10 +262,6 @@ class InterventionLogAdmin(LogAdmin[InterventionLog]):
     conditions = display.column(
         "preconditions", lambda log: display.EMPTY if log.unread else preconditions_table(log.preconditions)
     )
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[InterventionLog]:
-        """Mark the rows for those who may not read messages."""
-        return super().get_queryset(request).annotate(unread=Value(not request.user.has_perm(READING)))
 
     @admin.display(description="written down in")
     def intervention_link(self, log: InterventionLog) -> SafeString:

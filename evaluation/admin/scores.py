@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from django.contrib import admin
-from django.db.models import Count, F, Q, QuerySet, Value, Window
+from django.db.models import Count, F, Q, Window
 from django.db.models.functions import DenseRank
 from django.http import HttpRequest
 from django.template.loader import render_to_string
@@ -15,7 +15,7 @@ from django.utils.safestring import SafeString
 from agents.admin.transcript import transcript_url
 from agents.kit.console import display
 from agents.kit.console.filters import OptionFilter
-from agents.kit.console.logs import READING, LogAdmin
+from agents.kit.console.logs import LogAdmin
 from agents.models import Message
 from evaluation.admin.display import dimension_badge, judge_badge, target, verdict
 from evaluation.models import RULE_JUDGE, EvaluationScore
@@ -44,10 +44,6 @@ class EvaluationScoreAdmin(LogAdmin[EvaluationScore]):
     who = display.column("target", lambda score: target(score.evaluation_run))
     message_link = display.column("message", lambda score: _message_block(score, score.message))
     earlier_link = display.column("compared with", lambda score: _message_block(score, score.compared_with))
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[EvaluationScore]:
-        """Mark the rows for those who may not read messages."""
-        return super().get_queryset(request).annotate(unread=Value(not request.user.has_perm(READING)))
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> EvaluationScore | None:
         score = super().get_object(request, object_id, from_field)

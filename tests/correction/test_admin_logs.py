@@ -171,6 +171,16 @@ def test_observed_messages_are_named_by_number_as_their_texts_need_another_right
         assert "SECRET" not in html
 
 
+def test_who_may_view_messages_reads_observed_ones_and_is_led_to_their_place(root: Client) -> None:
+    message = say(make_channel(), make_agent(), "Half past four.")
+    observed = ObservedMessage.objects.create(message=message, dimensions=["fluency"], session=uuid.uuid4())
+
+    for url in (list_of(ObservedMessage), page_of(observed)):
+        html = read(root, url)
+        assert "Half past four." in html
+        assert transcript_url(message) in html
+
+
 def test_a_long_session_needs_no_more_queries_than_a_short_one(root: Client) -> None:
     ada, session, person = make_agent(), uuid.uuid4(), User.objects.create_user("grace")
     first = make_log(ada, {"adherence": 1.0, "fluency": 2.0}, session=session, outcome="corrected")

@@ -27,6 +27,8 @@ from agents.kit.console.filters import (
 Display = Callable[[Any], object]
 # By the name of a field, or the model that it leads to: values that look the same in all tables. The apps' admin modules add theirs.
 VALUE_DISPLAYS: dict[str | type[Model] | None, Display] = {}
+# Of these, by the model, what quotes messages: for users who may read them (see `LogAdmin.get_queryset`).
+QUOTING_DISPLAYS: dict[type[Model] | None, Display] = {}
 NAMES_OF_TAGS = ("tags", "where")
 
 
@@ -58,6 +60,8 @@ def column(page: Any, name: str, *, is_list: bool) -> Any:
         if value in (None, ""):
             return display.EMPTY
         # Looked up only now, when all apps have added to VALUE_DISPLAYS.
+        if field.related_model in QUOTING_DISPLAYS and not getattr(row, "unread", True):
+            return QUOTING_DISPLAYS[field.related_model](value)
         return _display_of(page.model, field, is_list=is_list)(value)
 
     shown.__name__ = path

@@ -10,7 +10,7 @@ from django.contrib import admin
 from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
-from django.db.models import Model
+from django.db.models import Model, QuerySet, Value
 from django.http import (
     Http404,
     HttpRequest,
@@ -49,6 +49,10 @@ class LogAdmin(ReadOnlyAdmin[M]):
     @property
     def export(self) -> Export | None:
         return self.table.export
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[M]:
+        """Mark the rows (`unread`) for users who may not read messages."""
+        return super().get_queryset(request).annotate(unread=Value(not request.user.has_perm(READING)))
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
         """Show the list with the filters in effect and the links to its files; redirects and answers to actions stay as they are."""
