@@ -337,14 +337,14 @@ def refuse(form: Form, error: Exception) -> None:
     personas gets a link.
     """
     text = str(error)
-    if "manage.py import_agents" in text:
-        text = format_html("{} {}", text, display.link(reverse("admin:agents_import_add"), "Import personas"))
     first_word = text.partition(" ")[0].rstrip(":")
     name = first_word.lstrip("-").replace("-", "_")
-    if name in form.fields:
-        form.add_error(name, renamed(text, first_word, to=form[name].label))
-    else:
-        form.add_error(None, text)
+    is_of_field = name in form.fields
+    if is_of_field:
+        text = renamed(text, first_word, to=form[name].label) or text
+    if "manage.py import_agents" in text:
+        text = format_html("{} {}", text, display.link(reverse("admin:agents_import_add"), "Import personas"))
+    form.add_error(name if is_of_field else None, text)
 
 
 def ask(

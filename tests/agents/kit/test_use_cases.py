@@ -13,7 +13,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from agents.kit.bodies import Body, OneOf, Reads, Refused, Tags, fault, is_local, validate
 from agents.kit.commands import UNUSABLE, WRONG_USAGE
-from agents.kit.console.forms import RequestForm, request_form
+from agents.kit.console.forms import RequestForm, refuse, request_form
 from agents.kit.use_cases import FieldDisplay, FromFile, add_options, read_options, refusing
 
 
@@ -122,6 +122,22 @@ def test_each_door_refuses_mistakes_in_the_same_words_after_its_name_for_the_fie
     assert str(form.errors[field][0]).startswith(f"{form[field].label}{sentence}")
     assert said.removeprefix(path).startswith(sentence)
     assert command.value.returncode == WRONG_USAGE
+
+
+@pytest.mark.parametrize(
+    ("sentence", "shown"),
+    [
+        ("--samples 900: at most 500", "<li>Most papers 900: at most 500</li>"),
+        ("samples: import some with manage.py import_agents", '<a class="pl-link" href="/admin/agents/import/add/"'),
+        ("samples", "<li>samples</li>"),
+    ],
+)
+def test_a_page_shows_what_a_service_refused_on_the_field_it_begins_with(sentence: str, shown: str) -> None:
+    form = by_page("rooms=office")
+
+    refuse(form, ValueError(sentence))
+
+    assert shown in str(form.errors["samples"])
 
 
 def test_unknown_names_and_unusable_files_end_a_command_with_their_own_code(
