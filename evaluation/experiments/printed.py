@@ -41,7 +41,7 @@ _OUTCOME_WORDS: dict[str, str] = {
     "heuristic": "no test of {} by a heuristic",
     "not enough data": "no verdict on {}",
 }
-_FIGURES = re.compile(r"[-+−–$]?[0-9][0-9.,/%$ ]*")
+_FIGURES = re.compile(r"[-+−–$<.]*[0-9][-+−–$≥.,/%\[\] 0-9]*")
 _DECIMALS = {"rules": 3, "silence": 3, "repetition": 3, "usd": 5}  # by measure; 2 for others
 
 

@@ -64,6 +64,15 @@ def test_every_form_of_the_report_says_how_far_to_trust_the_judge() -> None:
         assert "no human labels yet" in form
 
 
+def test_figures_of_a_page_of_markdown_are_read_as_they_are() -> None:
+    shown = reported()
+    probabilities = {"naive_p": 0.012, "p_adjusted": 0.0001}
+
+    page = as_markdown(shown.model_copy(update={"rows": [row.model_copy(update=probabilities) for row in shown.rows]}))
+
+    assert "| .012 | <.001 |" in page
+
+
 def test_a_counted_measure_has_its_unit_and_the_figures_are_explained() -> None:
     shown = reported()
 
