@@ -72,9 +72,8 @@ def find_outsider(name: str, *, channels: Collection[str] = ()) -> Person:
     if missing:
         raise Unknown(f"channel {', '.join(sorted(missing))}: there is none; allowed: slugs of channels")
     label = f"erased-{salted_hmac(SALT, name).hexdigest()[:8]}"
-    messages = Q(
-        outsider__in=[name, label]
-    )  # the label: what an earlier erasure has reached bears it instead of the name
+    # The label: what an earlier erasure has reached bears it instead of the name.
+    messages = Q(outsider__in=[name, label])
     if channels:
         messages &= Q(channel__slug__in=channels)
     if not name or not Message.objects.filter(messages).exists():

@@ -545,11 +545,9 @@ class AgentAdmin(ModelAdmin[Agent]):
         except PersonaMovedOn as problem:
             self.message_user(request, f"Nothing was restored: {problem}.", messages.ERROR)
         else:
-            if new_version is not None:
+            if new_version is not None:  # None: no version was needed
                 self.log_change(request, agent, f"restored version {number}")
-            text = (
-                "it holds from the next turn on" if new_version else "it said so already"
-            )  # None: no version was needed
+            text = "it holds from the next turn on" if new_version else "it said so already"
             self.message_user(request, f"The persona says what version {number} said; {text}.", messages.SUCCESS)
         return HttpResponseRedirect(self.url("versions", agent))
 

@@ -27,6 +27,7 @@ def heuristic_of(judge: str = "judge") -> Any:
 
 
 def may_read_messages(context: Context) -> bool:
+    """Return whether the user who asks may view messages, and with them what quotes these."""
     return bool(context["request"].user.has_perm("agents.view_message"))
 
 

@@ -228,7 +228,7 @@ def one_event(event: Event, number: int, longest: int = MAX_EVENT_CHARACTERS) ->
 
 
 def _entry(event: Event, number: int, longest: int) -> str:
-    """Return what `one_event` returns."""
+    """Write a numbered entry for `one_event`."""
     name = _shown_name(event.name)
     speaker = _shown_name(event.speaker)
     if event.kind == "action":

@@ -86,9 +86,9 @@ class Command(CodedCommand):
             self._show(report)
             has_agent = any(speaker.agent for speaker in report.speakers.values())
             if report.speakers and not has_agent and not options["map"]:
-                advice = (
-                    "" if report.dry_run else ", and another --channel: in this one the messages keep their authors"
-                )
+                advice = ""
+                if not report.dry_run:
+                    advice = ", and another --channel: in this one the messages keep their authors"
                 self.stdout.write(
                     f"No speaker is an agent, so nothing in it can be measured. Say who is one with --map SPEAKER=SLUG{advice}."
                 )

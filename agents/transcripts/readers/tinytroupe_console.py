@@ -146,9 +146,8 @@ class _Session:
     agents: set[str] = field(default_factory=set)
     environment: str = ""
     in_transcript: Counter[int] = field(default_factory=Counter)  # how often words are in the transcript
-    in_views: Counter[tuple[int, int, str]] = field(
-        default_factory=Counter
-    )  # how often each view showed them to each receiver
+    # How often each view showed them to each receiver.
+    in_views: Counter[tuple[int, int, str]] = field(default_factory=Counter)
 
 
 class _Sessions:
