@@ -52,7 +52,8 @@ class LogAdmin(ReadOnlyAdmin[M]):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[M]:
         """Mark the rows (`unread`) for users who may not read messages."""
-        return super().get_queryset(request).annotate(unread=Value(not request.user.has_perm(READING)))
+        unread = Value(not request.user.has_perm(READING))
+        return super().get_queryset(request).annotate(unread=unread)  # type: ignore[return-value]  # the stubs lose the model
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
         """Show the list with the filters in effect and the links to its files; redirects and answers to actions stay as they are."""
