@@ -67,7 +67,7 @@ def specs_to_queue(request: JudgeCheckRequest) -> list[RunSpec]:
     specs = [request.spec(agent=agent) for agent in request.find_few_agents()]
     speaking = [spec for spec in specs if said_something(spec)]
     if not speaking:
-        raise ValueError(f"agents nothing to check the judge on: {NO_MESSAGE}")
+        raise ValueError(f"agents: nothing to check the judge on: {NO_MESSAGE}")
     return speaking
 
 
