@@ -10,7 +10,7 @@ from typing import Any
 from agents.kit.files.json_input import Row, json_values, shown
 from agents.kit.files.source import FileError, Source
 from agents.transcripts.readers.conversations import channel_of, conversation_key
-from agents.transcripts.records import Record, Skipped, SourceMessage
+from agents.transcripts.records import Guess, Record, Skipped, SourceMessage
 
 SYSTEM_ROLES = frozenset({"system", "developer"})
 TOOL_ROLES = frozenset({"tool", "function", "ipython", "observation", "tool_response", "function_call", "tool_call"})
@@ -86,7 +86,10 @@ def read_chat(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
         elif row.has("role"):  # messages a line each are one conversation, unless a key says of which they are
             number = number or 1
             if conversation is None:
-                conversation, _ = conversation_key(source, taken=["channel"])  # which may be "web" or "phone"
+                conversation, is_guessed = conversation_key(source, taken=["channel"])  # which may be "web" or "phone"
+                if is_guessed:
+                    text = f"Each value of the key {conversation!r} is read as a conversation of its own."
+                    yield Guess(text, line, "Without this key the file is one conversation.")
             yield _chat_message(row, 1, channel_of(row.value.get(conversation or "channel"), source))
         else:
             row.fail("expected an object with 'messages' (a conversation) or with 'role' and 'content' (a message)")
