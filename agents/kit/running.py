@@ -328,11 +328,15 @@ class _SharedJobs(Generic[T]):
 def _carry_out_in_threads(shared: _SharedJobs[Any], threads: int) -> None:
     """Carry out jobs in so many threads, and wait for them."""
 
+    import sentry_sdk  # takes 0.3 s, which commands that start no thread are spared
+
     def carry_out() -> None:
-        try:
-            shared.carry_out()
-        finally:
-            connections.close_all()
+        # With one scope for all threads, a span that ends in one of them would stay the current span of the others.
+        with sentry_sdk.new_scope():
+            try:
+                shared.carry_out()
+            finally:
+                connections.close_all()
 
     if not connection.in_atomic_block:
         connection.close()  # this thread only waits: its connection is free for the others

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 
 import pytest
+import sentry_sdk
 from django.db import connection
 
 from agents.kit.running import SliceOver, Stop, Stopped, pause, side_by_side, stopping_with
@@ -38,6 +39,24 @@ def test_results_come_in_job_order_and_no_more_run_than_the_limit(limit: int) ->
     assert side_by_side(jobs_of(6, job), limit) == [0, 1, 4, 9, 16, 25]
     assert most <= limit
     assert side_by_side([], limit) == []
+
+
+@pytest.mark.usefixtures("sentry")
+def test_spans_of_jobs_side_by_side_end_with_their_jobs() -> None:
+    both = threading.Barrier(2)
+    first_has_ended = threading.Event()
+
+    def job(n: int) -> None:
+        with sentry_sdk.start_span(op="job"):
+            both.wait(timeout=10)
+            if n == 1:
+                first_has_ended.wait(timeout=10)
+        if n == 0:
+            first_has_ended.set()
+
+    with sentry_sdk.start_transaction(op="test") as trace:
+        side_by_side(jobs_of(2, job), 2)
+        assert sentry_sdk.get_current_span() is trace
 
 
 @pytest.mark.parametrize("limit", [1, 4])
