@@ -90,7 +90,7 @@ def session_context(log: CorrectionLog, *, may_mark: bool, may_read: bool) -> di
     attempts = list(logs.prefetch_related("dimension_results__marked_by").order_by("attempt"))
     if not may_read:
         for attempt in attempts:
-            attempt.blank_texts()
+            attempt.blank_quotes()
             for result in attempt.dimension_results.all():
                 result.blank_quotes()
     sent_text = next((attempt.judged_text for attempt in attempts if attempt.committed), None)

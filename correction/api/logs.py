@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, ClassVar
 from uuid import UUID
 
 from django.db.models import Exists, OuterRef, Prefetch, QuerySet
@@ -17,14 +16,14 @@ from agents.kit.api import filters
 from agents.kit.api.filters import InTime
 from agents.kit.api.pagination import LogByTime
 from agents.kit.api.requests import ActionPermissions
-from agents.kit.api.rows import Context, Row, Slug, one_of, shown
+from agents.kit.api.rows import Row, Slug, one_of, shown
 from agents.kit.api.schema import answers
 from agents.kit.api.views import Rows, View
 from agents.kit.bodies import Body, OneOf
 from correction.config.settings import GATE_DIMENSIONS
 from correction.gate.thresholds import mark_result
 from correction.models import CorrectionLog, GateDimensionResult, GateSession, Outcome
-from evaluation.api.answers import may_read_messages
+from evaluation.api.answers import QuotingRow
 
 _BRIEF = ("dimension", "status", "score", "threshold", "passed", "mark")
 
@@ -34,20 +33,14 @@ class BriefGateResult(Row, table=GateDimensionResult, columns=_BRIEF):
 
 
 class GateResult(
+    QuotingRow,
     BriefGateResult,
     columns=(
         *("reasoning", "recommendations", "reason", "judge", "proposition_id", "parts", "call"),
         *("duration_ms", "marked_by", "marked_at"),
     ),
 ):
-    @classmethod
-    def all_of(cls, rows: Iterable[GateDimensionResult], context: Context) -> list[Self]:
-        """Return the answers as every row does; what quotes the draft is empty for users who may not read messages."""
-        rows = list(rows)
-        if not may_read_messages(context):
-            for result in rows:
-                result.blank_quotes()
-        return super().all_of(rows, context)
+    """One dimension of an attempt, with what the judge said of the draft."""
 
 
 class CorrectionLogRow(
@@ -77,6 +70,7 @@ class CorrectionLogRow(
 
 
 class WholeCorrectionLog(
+    QuotingRow,
     CorrectionLogRow,
     columns=("original_text", "judged_text", "payload", "feedback", "persona_version", "draft_key"),
 ):
@@ -85,15 +79,6 @@ class WholeCorrectionLog(
     dimensions: list[GateResult] = shown(  # type: ignore[assignment]
         lambda log, context: GateResult.all_of(log.dimension_results.all(), context)
     )
-
-    @classmethod
-    def all_of(cls, rows: Iterable[CorrectionLog], context: Context) -> list[Self]:
-        """Return the answers as every row does; texts are empty for users who may not read messages."""
-        rows = list(rows)
-        if not may_read_messages(context):
-            for log in rows:
-                log.blank_texts()
-        return super().all_of(rows, context)
 
 
 class MarkBody(Body):

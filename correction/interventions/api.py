@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Self
+from typing import Any
 
 from django.db.models import Prefetch, QuerySet
 from pydantic import Field
@@ -12,11 +11,11 @@ from agents.api.filters import of_agent
 from agents.kit.api import filters
 from agents.kit.api.filters import Filters, InTime
 from agents.kit.api.pagination import LogByTime
-from agents.kit.api.rows import Context, Row, Url, query_link, shown
+from agents.kit.api.rows import Row, Url, query_link, shown
 from agents.kit.api.views import Rows
 from agents.models import Agent
 from correction.interventions.models import Intervention, InterventionLog
-from evaluation.api.answers import may_read_messages
+from evaluation.api.answers import QuotingRow
 
 
 class InterventionRow(
@@ -69,7 +68,7 @@ class Interventions(Rows):
 
 
 class InterventionLogRow(
-    Row,
+    QuotingRow,
     table=InterventionLog,
     columns=(
         *("id", "url", "name", "intervention", "intervention_url", "agent", "channel", "channel_position"),
@@ -77,15 +76,6 @@ class InterventionLogRow(
     ),
 ):
     """One evaluation of one intervention, without what its preconditions said."""
-
-    @classmethod
-    def all_of(cls, rows: Iterable[InterventionLog], context: Context) -> list[Self]:
-        """Return the answers as every row does; what quotes messages is empty for users who may not read these."""
-        rows = list(rows)
-        if not may_read_messages(context):
-            for log in rows:
-                log.blank_quotes()
-        return super().all_of(rows, context)
 
 
 class WholeInterventionLog(InterventionLogRow, columns=("preconditions", "nudge", "calls_url")):

@@ -165,7 +165,7 @@ class CorrectionLog(models.Model):
         """Return whether this attempt's text is the one that was sent."""
         return self.session.sent == self.attempt
 
-    def blank_texts(self) -> None:
+    def blank_quotes(self) -> None:
         """Blank draft, feedback and payload, to show the row to a user who may not read messages; it must not be saved afterwards."""
         self.original_text = self.judged_text = self.feedback = ""
         self.payload = {}

@@ -31,6 +31,19 @@ def may_read_messages(context: Context) -> bool:
     return bool(context["request"].user.has_perm("agents.view_message"))
 
 
+class QuotingRow(Row):
+    """A row that quotes messages. Its model's `blank_quotes` blanks that for users who may not view messages."""
+
+    @classmethod
+    def all_of(cls, rows: Iterable[Any], context: Context) -> list[Self]:
+        """Return the answers that show these rows, without quotes where the user may not read them."""
+        rows = list(rows)
+        if not may_read_messages(context):
+            for row in rows:
+                row.blank_quotes()
+        return super().all_of(rows, context)
+
+
 def run_url_of(run: str = "evaluation_run_id") -> Any:
     """Declare the address of the row's evaluation."""
     return shown(link("evaluationrun-detail", run))
@@ -90,7 +103,7 @@ def links_of(request: Request, run: EvaluationRun) -> dict[str, str]:
 
 
 class BlindScoreRow(
-    Row,
+    QuotingRow,
     table=EvaluationScore,
     columns=(
         *("id", "dimension", "proposition_id", "claim", "weight", "inclusion_weight", "inverted", "repeat", "message"),
@@ -101,15 +114,6 @@ class BlindScoreRow(
 
     position: int | None = shown("message.position")
     channel: str | None = shown("message.channel.slug")
-
-    @classmethod
-    def all_of(cls, rows: Iterable[EvaluationScore], context: Context) -> list[Self]:
-        """Return the answers as every row does; what quotes messages is empty for users who may not read these."""
-        rows = list(rows)
-        if not may_read_messages(context):
-            for score in rows:
-                score.blank_quotes()
-        return super().all_of(rows, context)
 
 
 class ScoreRow(
