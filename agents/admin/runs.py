@@ -178,7 +178,7 @@ class RunAdmin(LogAdmin[Run]):
     list_select_related = ("agent", "channel", "trigger")
 
     def get_panels(self, request: HttpRequest, obj: Run) -> list[SafeString]:
-        """Show the turn step by step above the other panels. Until it has ended the page renews itself (`live`), and the turn can be stopped.
+        """Show the turn step by step above the other panels. Until it ends the page renews itself (`live`), and it can be stopped.
 
         Users who may not read messages see neither the steps, which quote them, nor what the stages did.
         """
